@@ -18,7 +18,7 @@ use llmrt_plugin::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What all devices of the plugin share.
 pub struct Shared {
@@ -76,6 +76,17 @@ impl Meter {
         if !time.is_zero() {
             pause(time, run);
         }
+    }
+
+    /// Computes, and takes the time in which the device reads so many bytes of weights, if that is longer.
+    pub fn paced(&self, weights: u64, run: Run, compute: impl FnOnce() -> Result<()>) -> Result<()> {
+        let started = Instant::now();
+        compute()?;
+        if self.profile.rate > 0 {
+            let time = Duration::from_secs_f64(weights as f64 / self.profile.rate as f64);
+            pause(time.saturating_sub(started.elapsed()), Some(run));
+        }
+        Ok(())
     }
 
     /// Whether copies from other devices are possible.

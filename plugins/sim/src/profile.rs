@@ -9,7 +9,7 @@ use std::time::Duration;
 const BUILT_IN: &str = include_str!("../profiles.conf");
 
 /// Keys that options may change for every profile.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "description",
     "arch",
     "kind",
@@ -19,6 +19,7 @@ const KEYS: [&str; 18] = [
     "alignment",
     "latency",
     "bandwidth",
+    "rate",
     "queue",
     "seed",
     "p2p",
@@ -45,6 +46,8 @@ pub struct Profile {
     pub latency: Duration,
     /// Bytes per second; 0: no limit.
     pub bandwidth: u64,
+    /// Bytes of weights per second; 0: no limit.
+    pub rate: u64,
     pub queue: When,
     pub seed: u64,
     pub p2p: bool,
@@ -114,6 +117,7 @@ impl Default for Profile {
             alignment: 128,
             latency: Duration::ZERO,
             bandwidth: 0,
+            rate: 0,
             queue: When::Now,
             seed: 1,
             p2p: false,
@@ -211,6 +215,7 @@ impl Profile {
             }
             "latency" => self.latency = Duration::from_micros(number(value, 0, 60_000_000)?),
             "bandwidth" => self.bandwidth = bytes(value)?,
+            "rate" => self.rate = bytes(value)?,
             "queue" => self.queue = When::parse(value)?,
             "seed" => self.seed = number(value, 0, u64::MAX)?,
             "p2p" => self.p2p = yes_or_no(value)?,

@@ -8,7 +8,7 @@ use crate::device::Card;
 use crate::memory::{Memory, SimBuffer};
 use crate::profile::{Fault, Profile};
 use llmrt_cpu::stream::CpuStream;
-use llmrt_plugin::abi::types::ROLE_OTHER;
+use llmrt_plugin::abi::types::{ROLE_OTHER, TENSOR_WEIGHT};
 use llmrt_plugin::{Error, GraphCopy, GraphView, NodeView, Op, Piece, Result, Scratch, Stream, TensorView};
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +26,14 @@ pub enum Step {
     /// Brings an operand into scratch memory.
     Stage(Staged),
     /// Computes these nodes; the scratch memory they use is used up then.
-    Compute(Range<usize>, Vec<Staged>),
+    Compute {
+        /// Which.
+        nodes: Range<usize>,
+        /// Their operands in scratch memory.
+        staged: Vec<Staged>,
+        /// Bytes of the matrices that they multiply.
+        weights: u64,
+    },
 }
 
 /// An operand in scratch memory.
@@ -45,7 +52,7 @@ impl Step {
     pub fn n_bytes(&self) -> u64 {
         match self {
             Step::Stage(operand) => operand.n,
-            Step::Compute(..) => 0,
+            Step::Compute { .. } => 0,
         }
     }
 }
@@ -76,33 +83,34 @@ impl Program {
                 if sources.is_empty() {
                     continue;
                 }
-                program.compute(done..i, Vec::new());
-                program.stage(i, &node, &sources, card, scratch).map_err(|e| e.at_node(i))?;
+                program.compute(graph, done..i, Vec::new());
+                program.stage(graph, i, &sources, card, scratch).map_err(|e| e.at_node(i))?;
                 done = i + 1;
             }
         }
-        program.compute(done..graph.n_nodes(), Vec::new());
+        program.compute(graph, done..graph.n_nodes(), Vec::new());
         Ok(program)
     }
 
-    fn compute(&mut self, nodes: Range<usize>, staged: Vec<Staged>) {
+    fn compute(&mut self, graph: &GraphView<'_>, nodes: Range<usize>, staged: Vec<Staged>) {
         if !nodes.is_empty() {
-            self.steps.push(Step::Compute(nodes, staged));
+            let weights = nodes.clone().map(|i| matrix_bytes(&graph.node(i))).sum();
+            self.steps.push(Step::Compute { nodes, staged, weights });
         }
     }
 
     /// The steps of one node, with these of its sources in scratch memory.
     fn stage(
         &mut self,
+        graph: &GraphView<'_>,
         i: usize,
-        node: &NodeView<'_>,
         sources: &[usize],
         card: &Card,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let has = |fault| card.profile.faults.contains(&fault);
         let mut pieces = Vec::new();
-        let staged = self.stage_all(i, node, sources, card, scratch, &mut pieces);
+        let staged = self.stage_all(i, &graph.node(i), sources, card, scratch, &mut pieces);
         // Given back in the reverse order, before the work is done: what comes next in this stream comes after it.
         if !has(Fault::FreesInOrder) {
             pieces.reverse();
@@ -119,7 +127,7 @@ impl Program {
         } else {
             self.steps.extend(staged.iter().cloned().map(Step::Stage));
         }
-        self.compute(i..i + 1, staged);
+        self.compute(graph, i..i + 1, staged);
         Ok(())
     }
 
@@ -159,6 +167,13 @@ impl Program {
         outcome.map_err(|e| Error { node: e.node.map(|node| node + first), ..e })?;
         staged.iter().try_for_each(|s| s.scratch.fill(s.at, s.n, crate::memory::POISON))
     }
+}
+
+/// Bytes of the matrix that a node multiplies, all of whose rows it reads.
+fn matrix_bytes(node: &NodeView<'_>) -> u64 {
+    let is_product = matches!(node.op(), Some(Op::MulMat | Op::MulMatSparse | Op::MulMatT));
+    let matrix = node.src(0).filter(|w| is_product && w.flags() & TENSOR_WEIGHT != 0);
+    matrix.map_or(0, |w| w.nbytes())
 }
 
 /// Bytes of scratch memory that a node takes.

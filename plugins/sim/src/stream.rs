@@ -70,7 +70,9 @@ impl SimStream {
                 }
                 match step {
                     Step::Stage(operand) => operand.run(),
-                    Step::Compute(nodes, staged) => program.run(nodes.clone(), staged, run.id(), kernels),
+                    Step::Compute { nodes, staged, weights } => card
+                        .meter
+                        .paced(*weights, run, || program.run(nodes.clone(), staged, run.id(), kernels)),
                 }
             };
             self.queue.push(Some(run), Box::new(command))?;
