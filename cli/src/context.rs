@@ -77,6 +77,7 @@ pub fn engine_options(
         n_batch: args.batch.min(n_ctx),
         swa_full: args.swa_full,
         sparse: args.sparse.options(),
+        neurons: args.sparse.neurons(),
         k_type: kv_type,
         v_type: kv_type,
         strict: placing.strict,

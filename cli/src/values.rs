@@ -26,6 +26,19 @@ pub fn score(text: &str) -> Result<f32, String> {
     found.ok_or_else(|| "expected a number, such as 0.1".into())
 }
 
+/// Bytes of a device; `None`: all that are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget(pub Option<u64>);
+
+/// A number of GiB, or -1.
+pub fn budget(text: &str) -> Result<Budget, String> {
+    match text.trim().parse::<f64>() {
+        Ok(-1.0) => Ok(Budget(None)),
+        Ok(gib) if gib.is_finite() && gib >= 0.0 => Ok(Budget(Some((gib * (1u64 << 30) as f64) as u64))),
+        _ => Err("expected a number of GiB, 0 or more, or -1 for all that is free".into()),
+    }
+}
+
 /// How many alternatives a token is listed with.
 pub fn logprobs(text: &str) -> Result<usize, String> {
     text.trim().parse().ok().filter(|n| *n <= 100).ok_or_else(|| "expected a whole number, 0 to 100".into())
@@ -127,6 +140,15 @@ mod tests {
         }
         assert_eq!((share("0.5"), share("1")), (Ok(0.5), Ok(1.0)));
         assert!(share("0").is_err() && share("1.1").is_err() && share("nan").is_err());
+    }
+
+    #[test]
+    fn a_budget_is_in_gib_and_minus_one_is_all() {
+        assert_eq!(budget("1.5"), Ok(Budget(Some(3 << 29))));
+        assert_eq!(budget("-1"), Ok(Budget(None)));
+        for bad in ["-2", "nan", "inf", "1GiB", ""] {
+            assert!(budget(bad).unwrap_err().contains("GiB"), "{bad}");
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What commands that open a model share: how the file is read, and the context.
 
 use crate::values;
+use crate::values::Budget;
 use clap::{Args, ValueEnum};
+use llmrt_engine::neurons::{IndexUse, NeuronOptions};
 use llmrt_models::{SparseMode, SparseOptions};
 use std::path::PathBuf;
 
@@ -90,6 +92,17 @@ pub struct SparseArgs {
     #[arg(long, value_name = "SCORE", value_parser = values::score, allow_hyphen_values = true)]
     #[arg(help_heading = "Sparse")]
     pub sparse_threshold: Option<f32>,
+    /// Memory of the first device that may be used, in GiB, -1: all. Neurons of sparse models that have no room in it are on
+    /// the CPU [default: what is free but for 256 MiB].
+    #[arg(long, value_name = "GiB", value_parser = values::budget, allow_hyphen_values = true)]
+    #[arg(help_heading = "Sparse")]
+    pub vram_budget: Option<Budget>,
+    /// Choose the neurons of the first device anew, whatever MODEL.generated.gpuidx has.
+    #[arg(long, help_heading = "Sparse")]
+    pub reset_gpu_index: bool,
+    /// Do not divide neurons between the first device and the CPU.
+    #[arg(long, conflicts_with = "reset_gpu_index", help_heading = "Sparse")]
+    pub disable_gpu_index: bool,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -119,6 +132,17 @@ impl SparseArgs {
             SparseArg::Magnitude => SparseMode::Magnitude,
         };
         SparseOptions { mode, threshold: self.sparse_threshold, ..SparseOptions::default() }
+    }
+
+    /// How neurons are divided.
+    pub fn neurons(&self) -> NeuronOptions {
+        let index = match (self.reset_gpu_index, self.disable_gpu_index) {
+            (_, true) => IndexUse::Off,
+            (true, _) => IndexUse::Renewed,
+            _ => IndexUse::Saved,
+        };
+        let vram_budget = self.vram_budget.and_then(|Budget(bytes)| bytes);
+        NeuronOptions { vram_budget, index, split: None }
     }
 }
 

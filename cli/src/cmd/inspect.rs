@@ -208,6 +208,8 @@ fn report_json(report: &Report) -> Json {
             json!({
                 "device": device(row), "n_nodes": report.nodes.get(row),
                 "compute_bytes": report.compute_bytes.get(row),
+                "n_neurons": report.neurons.get(row).map(|(n, _)| n),
+                "neuron_bytes": report.neurons.get(row).map(|(_, bytes)| bytes),
             })
         })
         .collect();

@@ -69,6 +69,7 @@ pub mod kv;
 pub mod logprobs;
 pub mod memory;
 pub mod metrics;
+pub mod neurons;
 pub mod options;
 pub mod output;
 mod program;

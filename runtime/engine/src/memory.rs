@@ -1,12 +1,14 @@
 //! What a model needs before anything is loaded: where it would run, and how many bytes of what on which device.
 
 use crate::error::{Error, Result};
+use crate::neurons::Dividing;
 use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::sampler::Candidate;
 use crate::scheduler::SchedulerConfig;
 use crate::tensor_rules;
 use llmrt_abi::DType;
-use llmrt_graph::{Kind, Tensor, TensorDef};
+use llmrt_graph::rows::NeuronSplit;
+use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
 use llmrt_host::Device;
 use llmrt_host::load::{ModelFiles, WeightRequest};
 use llmrt_host::sched::bind;
@@ -30,6 +32,10 @@ pub struct PlacementPlan {
     pub collectives: Collectives,
     /// Weights that are for one device, by name.
     pub assigned: Arc<HashMap<String, usize>>,
+    /// The neurons of each device, where networks are divided.
+    pub neurons: Arc<NeuronSplit>,
+    /// Bytes of the first device that may be used; `None`: all that is free.
+    pub vram_budget: Option<u64>,
     /// Its largest step, placed on them.
     pub resolved: Resolved,
     /// Why requested devices are not used.
@@ -119,23 +125,40 @@ impl PlacementPlan {
             Arc::new(assigned)
         };
         let mut assigned = assign(&devices, &mut warnings);
-        let mut budget = budget(&devices);
+        let mut budget = limited(budget(&devices), options);
+        let mut dividing = Dividing::new(&step.graph, options);
         loop {
-            let known = PlacementState {
+            let mut known = PlacementState {
                 budget: budget.clone(),
                 split: options.split,
                 collectives: collectives.clone(),
                 assigned: assigned.clone(),
                 ..PlacementState::default()
             };
-            let mut resolved = resolve(&step.graph, &devices, &known)?;
+            let plan_of = |known: &PlacementState| {
+                let resolved = placed(&step.graph, &devices, known)?;
+                Ok(device_plans(&devices, &resolved, options.neurons.vram_budget))
+            };
+            known.neurons = dividing.split(files, &mut known, &plan_of, &mut notes)?;
+            let (neurons, resolved) = (known.neurons.clone(), placed(&step.graph, &devices, &known)?);
             drop(known);
-            let arenas = arenas(&resolved, &devices)?;
-            resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
-            resolved.report.staging_bytes = staging_bytes(&resolved, &devices, &arenas);
-            let placement =
-                PlacementPlan { model, devices, collectives, assigned, resolved, warnings, notes };
+            let vram_budget = options.neurons.vram_budget;
+            let placement = PlacementPlan {
+                model,
+                devices,
+                collectives,
+                assigned,
+                neurons,
+                vram_budget,
+                resolved,
+                warnings,
+                notes,
+            };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
+            if dividing.take_off(d, plan.missing()) {
+                PlacementPlan { model, devices, collectives, assigned, warnings, notes, .. } = placement;
+                continue;
+            }
             // What is placed may be padded, so what was too much is taken off as well.
             let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
             let left = left.min(budget[d].unwrap_or(left).saturating_sub(plan.missing()));
@@ -194,45 +217,13 @@ impl PlacementPlan {
     /// The weights, each on every device with a node that reads it.
     pub fn weight_requests(&self) -> Vec<WeightRequest> {
         let g = &self.resolved.graph;
-        let pairs = self.weights();
+        let pairs = weights(&self.resolved);
         pairs.into_iter().map(|(row, t)| WeightRequest::new(g, t, row, &self.devices[row])).collect()
     }
 
     /// The bytes on each device.
     pub fn device_plans(&self) -> Vec<DevicePlan> {
-        let g = &self.resolved.graph;
-        let row = |(device, &compute): (&Arc<Device>, &u64)| DevicePlan {
-            device: device.name().to_string(),
-            compute,
-            free: device.memory().ok().map(|(free, _)| free),
-            ..DevicePlan::default()
-        };
-        let mut rows: Vec<_> =
-            self.devices.iter().zip(&self.resolved.report.compute_bytes).map(row).collect();
-        let baseline = self.devices.len() - 1;
-        for (device, t) in self.weights() {
-            rows[device].weights += match device == baseline {
-                true => g.def(t).n_bytes(),
-                false => stored_bytes(&self.devices[device], g.def(t)),
-            };
-        }
-        for (t, &device) in
-            self.resolved.placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State)
-        {
-            rows[device].kv += g.def(*t).n_bytes();
-        }
-        for split in &self.resolved.splits {
-            let largest = split.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).max().unwrap_or(0);
-            rows[split.device].staging = rows[split.device].staging.max(largest);
-        }
-        for (row, &pinned) in rows.iter_mut().zip(&self.resolved.report.staging_bytes) {
-            row.pinned = pinned;
-            row.staging += pinned;
-        }
-        if let Some(baseline) = rows.last_mut() {
-            baseline.mappable = baseline.weights;
-        }
-        rows
+        device_plans(&self.devices, &self.resolved, self.vram_budget)
     }
 
     /// Fails when the baseline lacks memory for the KV cache and the compute memory. Weights it may map.
@@ -247,16 +238,70 @@ impl PlacementPlan {
             None => Ok(()),
         }
     }
+}
 
-    fn weights(&self) -> BTreeSet<(usize, Tensor)> {
-        let g = &self.resolved.graph;
-        let mut pairs = BTreeSet::new();
-        for (node, &device) in g.nodes.iter().zip(&self.resolved.placement.node) {
-            let owners = node.src.iter().flatten().map(|&t| g.owner(t));
-            pairs.extend(owners.filter(|t| g.def(*t).kind == Kind::Weight).map(|t| (device, t)));
-        }
-        pairs
+/// A graph on devices, with the bytes that computing takes.
+fn placed(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Result<Resolved> {
+    let mut resolved = resolve(g, devices, known)?;
+    let arenas = arenas(&resolved, devices)?;
+    resolved.report.compute_bytes = compute_bytes(&resolved, devices, &arenas)?;
+    resolved.report.staging_bytes = staging_bytes(&resolved, devices, &arenas);
+    Ok(resolved)
+}
+
+/// The bytes that weights and states may take, no more than the user gives of the first device.
+fn limited(mut budget: Vec<Option<u64>>, options: &EngineOptions) -> Vec<Option<u64>> {
+    if let (Some(limit), Some((Some(first), _))) = (options.neurons.vram_budget, budget.split_first_mut()) {
+        *first = limit.min(*first);
     }
+    budget
+}
+
+fn device_plans(devices: &[Arc<Device>], resolved: &Resolved, vram_budget: Option<u64>) -> Vec<DevicePlan> {
+    let (g, baseline) = (&resolved.graph, devices.len() - 1);
+    let row = |(device, &compute): (&Arc<Device>, &u64)| DevicePlan {
+        device: device.name().to_string(),
+        compute,
+        free: device.memory().ok().map(|(free, _)| free),
+        ..DevicePlan::default()
+    };
+    let mut rows: Vec<_> = devices.iter().zip(&resolved.report.compute_bytes).map(row).collect();
+    for (device, t) in weights(resolved) {
+        rows[device].weights += match device == baseline {
+            true => g.def(t).n_bytes(),
+            false => stored_bytes(&devices[device], g.def(t)),
+        };
+    }
+    for (t, &device) in resolved.placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State) {
+        rows[device].kv += g.def(*t).n_bytes();
+    }
+    for split in &resolved.splits {
+        let largest = split.copies.iter().map(|copied| g.def(copied.tensor).n_bytes()).max().unwrap_or(0);
+        rows[split.device].staging = rows[split.device].staging.max(largest);
+    }
+    for (row, &pinned) in rows.iter_mut().zip(&resolved.report.staging_bytes) {
+        row.pinned = pinned;
+        row.staging += pinned;
+    }
+    if let Some(limit) = vram_budget.filter(|_| baseline > 0) {
+        rows[0].free = Some(rows[0].free.map_or(limit, |free| free.min(limit)));
+    }
+    // Parts by lists are copies.
+    let of_map = |&(device, t): &(usize, Tensor)| device == baseline && g.def(t).listed.is_none();
+    rows[baseline].mappable =
+        weights(resolved).into_iter().filter(of_map).map(|(_, t)| g.def(t).n_bytes()).sum();
+    rows
+}
+
+/// The weights, each with every device that has a node which reads it.
+fn weights(resolved: &Resolved) -> BTreeSet<(usize, Tensor)> {
+    let g = &resolved.graph;
+    let mut pairs = BTreeSet::new();
+    for (node, &device) in g.nodes.iter().zip(&resolved.placement.node) {
+        let owners = node.src.iter().flatten().map(|&t| g.owner(t));
+        pairs.extend(owners.filter(|t| g.def(*t).kind == Kind::Weight).map(|t| (device, t)));
+    }
+    pairs
 }
 
 /// That a file has more than the model computes with: layers that predict ahead, parts for images, or more layers than it states.

@@ -1,6 +1,7 @@
 //! The sizes that an engine is made for.
 
 use crate::batch::{Batch, Padding, table_width};
+use crate::neurons::NeuronOptions;
 use crate::scheduler::{Policy, Preemption, SchedulerConfig};
 use crate::tensor_rules::TensorRule;
 use llmrt_abi::DType;
@@ -67,6 +68,8 @@ pub struct EngineOptions {
     /// Which neurons are computed, of models most of whose neurons give zeros. Without a threshold that of
     /// `LLAMA_SPARSE_PRED_THRESHOLD` counts, then that of the file.
     pub sparse: SparseOptions,
+    /// How neurons of such models are divided between the first device and the CPU, where it has too little memory for all.
+    pub neurons: NeuronOptions,
 }
 
 /// One sequence of 4096 tokens, prompts in chunks of 512, a KV cache of F16, all threads; nodes may run on any device,
@@ -94,6 +97,7 @@ impl Default for EngineOptions {
             prefix_cache: true,
             output: None,
             sparse: SparseOptions::default(),
+            neurons: NeuronOptions::default(),
         }
     }
 }

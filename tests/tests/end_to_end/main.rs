@@ -16,6 +16,7 @@ mod fault;
 mod hostile;
 mod llama2c;
 mod mutations;
+mod neurons;
 mod on_models;
 mod powerinfer;
 mod seal_cache;

@@ -7,7 +7,7 @@ use crate::plugin::table::{self, mandatory};
 use crate::validate::{inside, live};
 use llmrt_abi::{Status, types as c};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A synchronisation point; re-recordable. On a device without events, recording waits for the stream instead.
 #[derive(Clone)]
@@ -74,6 +74,18 @@ impl Event {
             // SAFETY: a live event.
             unsafe { call!(inner.device, vt, wait(*raw, ns)) }
         }))
+    }
+
+    /// Waits until it is reached, as long as the watchdog allows.
+    pub(super) fn reached(&self) -> Result<()> {
+        let started = Instant::now();
+        while !self.wait(Duration::from_secs(1))? {
+            let device = self.device();
+            if let Some(limit) = device.plugin.services.watchdog.filter(|limit| started.elapsed() > *limit) {
+                return Err(device.give_up("event_wait", format!("is not reached within {limit:?}")));
+            }
+        }
+        Ok(())
     }
 
     /// Whether it is the plugin's own, and not a wait for the whole stream.

@@ -31,7 +31,7 @@ pub use plan::BackendPlan;
 pub use staging::Staging;
 pub use stream::Stream;
 pub use tensor::TensorDesc;
-pub use transfer::PendingRead;
+pub use transfer::{EarlyRead, PendingRead};
 
 use crate::cancel::Runs;
 use crate::error::{Error, Result};

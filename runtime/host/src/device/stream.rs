@@ -10,7 +10,7 @@ use crate::validate::{answers, inside, live};
 use llmrt_abi::{Scope, types as c};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A stream of work.
 #[derive(Clone)]
@@ -141,14 +141,7 @@ impl Stream {
             }
         }
         drop(state);
-        let started = Instant::now();
-        while !event.wait(Duration::from_secs(1))? {
-            let device = event.device();
-            if let Some(limit) = device.plugin.services.watchdog.filter(|limit| started.elapsed() > *limit) {
-                return Err(device.give_up("event_wait", format!("is not reached within {limit:?}")));
-            }
-        }
-        Ok(())
+        event.reached()
     }
 
     /// Prepares a graph to be run often.

@@ -1,7 +1,7 @@
 //! Bytes that a stream moves: to a device, back, and between devices, in the order of its work.
 
 use super::stream::{Kept, is_unsupported};
-use super::{Buffer, Stream, TensorDesc, call};
+use super::{Buffer, Event, Stream, TensorDesc, call};
 use crate::error::{Error, Result};
 use crate::validate::live;
 use std::cell::UnsafeCell;
@@ -19,7 +19,32 @@ unsafe impl Sync for Target {}
 /// Bytes on their way from a device; [`Stream::take`] waits for them.
 pub struct PendingRead(Arc<Target>);
 
+/// Bytes on their way from a device whose stream goes on with other work; [`EarlyRead::wait`] waits for them alone.
+pub struct EarlyRead {
+    target: Arc<Target>,
+    done: Event,
+}
+
+impl EarlyRead {
+    /// The bytes, once they are there.
+    pub fn wait(self) -> Result<Arc<[u8]>> {
+        self.done.reached()?;
+        // SAFETY: the event was recorded behind the read and is reached, so that the device has written the bytes and will not
+        // again; nothing else writes them.
+        Ok(Arc::from(unsafe { (*self.target.0.get()).as_slice() }))
+    }
+}
+
 impl Stream {
+    /// Reads a tensor in stream order, to be waited for by an event of the device, without what is enqueued later; where the
+    /// device has no events, it is waited for now.
+    pub fn read_early(&self, done: &Event, buffer: &Buffer, tensor: &TensorDesc<'_>) -> Result<EarlyRead> {
+        let n = buffer.place(tensor, 0, 0)?.nbytes;
+        let PendingRead(target) = self.get_async(buffer, tensor, 0, n)?;
+        self.record(done)?;
+        Ok(EarlyRead { target, done: done.clone() })
+    }
+
     /// Writes canonical bytes to a tensor, in stream order.
     pub fn set_async(
         &self,

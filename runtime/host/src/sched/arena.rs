@@ -1,7 +1,7 @@
 //! The place of every intermediate tensor: one arena per device, reused by liveness.
 
 use super::place::{DeviceIdx, Placement};
-use super::split::Split;
+use super::split::{Copied, Split};
 use llmrt_abi::op::Op;
 use llmrt_graph::{Graph, Kind, Node, Tensor, plan};
 use std::collections::BTreeMap;
@@ -90,9 +90,12 @@ fn lives(
                 collective.on(rank).for_each(|t| touch(device, g.owner(t), split.nodes.start));
             }
         }
-        for &(t, from) in &split.copies {
-            touch(from, t, split.nodes.start);
-            touch(split.device, t, split.nodes.start);
+        for &Copied { tensor, from, behind } in &split.copies {
+            if let Some(behind) = behind {
+                touch(split.device, tensor, splits[behind].nodes.end.saturating_sub(1));
+            }
+            touch(from, tensor, split.nodes.start);
+            touch(split.device, tensor, split.nodes.start);
         }
         for i in split.nodes.clone() {
             let (node, end) = (&g.nodes[i], alike_from(g, i, split.nodes.end));

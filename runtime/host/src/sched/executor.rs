@@ -12,11 +12,12 @@ use super::report::Report;
 use super::resolve::{PlacementState, Resolved, Signature, resolve, signature};
 use super::staged::{self, Staged, staging_bytes};
 use crate::cancel::{CancelToken, next_run_id};
-use crate::device::{Buffer, Device, Stream, TensorDesc};
+use crate::device::{Buffer, Device, EarlyRead, Stream, TensorDesc};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
 use crate::pool::PoolStats;
 use llmrt_abi::{Op, Scope, Status};
+use llmrt_graph::rows::NeuronSplit;
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -57,6 +58,7 @@ pub struct Executor {
     split: SplitMode,
     collectives: Collectives,
     assigned: Arc<HashMap<String, DeviceIdx>>,
+    neurons: Arc<NeuronSplit>,
     /// Of the last run.
     run_id: u64,
     cancel: CancelToken,
@@ -79,8 +81,8 @@ impl Executor {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
         let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
-        let (run_id, cancel, collectives, assigned) =
-            (0, CancelToken::new(), Collectives::default(), Arc::default());
+        let (run_id, cancel, collectives) = (0, CancelToken::new(), Collectives::default());
+        let (assigned, neurons) = Default::default();
         let executor = Executor {
             devices,
             streams,
@@ -92,6 +94,7 @@ impl Executor {
             split,
             collectives,
             assigned,
+            neurons,
             run_id,
             cancel,
             staged: None,
@@ -107,6 +110,11 @@ impl Executor {
     /// Weights that are for one device, by name, as the resolved graph has them. To be called before anything is prepared.
     pub fn set_assigned(&mut self, assigned: Arc<HashMap<String, DeviceIdx>>) {
         self.assigned = assigned;
+    }
+
+    /// The neurons of each device, as the resolved graph has them. To be called before anything is prepared.
+    pub fn set_neurons(&mut self, neurons: Arc<NeuronSplit>) {
+        self.neurons = neurons;
     }
 
     /// Lets all later runs watch this token.
@@ -164,6 +172,7 @@ impl Executor {
             split: self.split,
             collectives: self.collectives.clone(),
             assigned: self.assigned.clone(),
+            neurons: self.neurons.clone(),
         };
         resolve(&program.graph, &self.devices, &known)
     }
@@ -421,12 +430,22 @@ impl Executor {
         self.set_inputs(uid, inputs).map_err(Failure::outside)?;
         let run_id = self.run_id;
         let p = self.prepared(uid).map_err(Failure::outside)?;
+        let mut early = HashMap::new();
         for (i, split) in p.splits.iter().enumerate() {
-            let run = || -> Result<()> {
+            let mut run = || -> Result<()> {
                 self.check_cancelled()?;
                 split.collectives.iter().try_for_each(|collective| self.put_together(p, collective))?;
-                split.copies.iter().try_for_each(|copy| self.copy(p, split.device, copy))?;
-                split.plan.as_ref().map_or(Ok(()), |plan| self.streams[split.device].run(plan, run_id))
+                split.copies.iter().try_for_each(|copy| {
+                    let read = early.remove(&(split.device, copy.tensor));
+                    self.bring(p, split.device, copy, read)
+                })?;
+                split.plan.as_ref().map_or(Ok(()), |plan| self.streams[split.device].run(plan, run_id))?;
+                let later = p.splits[i..].iter().flat_map(|s| s.copies.iter().map(|copy| (s.device, copy)));
+                for (to, copy) in later.filter(|(_, copy)| copy.behind == Some(i)) {
+                    let read = self.begin(p, to, copy)?;
+                    early.extend(read.map(|read| ((to, copy.tensor), read)));
+                }
+                Ok(())
             };
             run().map_err(|error| Failure { split: Some(i), error })?;
         }
@@ -477,6 +496,28 @@ impl Executor {
         collectives::run(&p.resolved.graph, group, &streams, collective)
     }
 
+    /// Enqueues a copy behind what makes its tensor: between devices of one plugin it is on its way, from another it is read to
+    /// the host.
+    fn begin(&self, p: &Prepared, to: DeviceIdx, copy: &Copy) -> Result<Option<EarlyRead>> {
+        let Some(event) = &copy.read else { return self.copy(p, to, copy).map(|()| None) };
+        let (from, source) = (&self.streams[copy.from.0], &copy.from.1);
+        let def = p.resolved.graph.def(copy.tensor);
+        from.read_early(event, &source.buffer, &describe(def, Some(source))).map(Some)
+    }
+
+    /// Makes a copy, or the rest of one that has begun.
+    fn bring(&self, p: &Prepared, to: DeviceIdx, copy: &Copy, read: Option<EarlyRead>) -> Result<()> {
+        if let Some(read) = read {
+            let target = describe(p.resolved.graph.def(copy.tensor), Some(&copy.to));
+            return self.streams[to].set_async(&copy.to.buffer, &target, read.wait()?, 0);
+        }
+        if copy.behind.is_none() {
+            self.copy(p, to, copy)?;
+        }
+        // What overwrites the source comes after this split.
+        copy.done.as_ref().map_or(Ok(()), |done| self.streams[copy.from.0].wait(done))
+    }
+
     fn copy(&self, p: &Prepared, to: DeviceIdx, copy: &Copy) -> Result<()> {
         let def = p.resolved.graph.def(copy.tensor);
         let (from, source) = (&self.streams[copy.from.0], &copy.from.1);
@@ -485,11 +526,7 @@ impl Executor {
             (&copy.to.buffer, &describe(def, Some(&copy.to))),
             (&source.buffer, &describe(def, Some(source))),
         )?;
-        if let Some(done) = &copy.done {
-            self.streams[to].record(done)?;
-            from.wait(done)?;
-        }
-        Ok(())
+        copy.done.as_ref().map_or(Ok(()), |done| self.streams[to].record(done))
     }
 
     /// The device and node that a failure is about, if the device had claimed the node; and whether the node

@@ -4,9 +4,9 @@
 
 use super::place::{DeviceIdx, Facts, owners};
 use llmrt_abi::types::Verdict;
-use llmrt_graph::rows::Part;
+use llmrt_graph::rows::{Part, layer_of};
 use llmrt_graph::{Graph, Kind, Node, Tensor};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// How several devices share a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +33,35 @@ impl std::str::FromStr for SplitMode {
 /// The device that each node is for: the first one where it has enough memory for all, else it and those after it that
 /// support the same nodes. A device that cannot replace the first one gets only what that refuses.
 pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
+    let mut shares = of_layers(g, facts);
+    let mut made: HashMap<Tensor, DeviceIdx> = HashMap::new();
+    for (share, node) in shares.iter_mut().zip(&g.nodes) {
+        // What a node of a part was taken apart into has no part's name, but reads the part's results alone.
+        let with = node.src.iter().flatten().map(|&t| g.owner(t));
+        let with = with.filter(|&t| matches!(g.def(t).kind, Kind::Computed));
+        let mut with = with.map(|t| made.get(&t).copied());
+        let first = with.next().flatten();
+        let follows = first.filter(|_| with.all(|d| d == first));
+        if let Some(d) = listed(g, node).or(follows).filter(|&d| d < facts.verdicts.len()) {
+            *share = d;
+            made.insert(g.owner(node.dst), d);
+        }
+    }
+    shares
+}
+
+/// The device of a node of a part that is cut by a list: parts have the numbers of devices.
+pub(super) fn listed(g: &Graph, node: &Node) -> Option<DeviceIdx> {
+    part_of(g, node).filter(Part::is_listed).map(|part| part.index)
+}
+
+/// The part that a node is of: that of a weight, or, of what is made of parts alone, that of its name.
+fn part_of<'a>(g: &'a Graph, node: &Node) -> Option<Part<'a>> {
+    let of_weight = owners(g, node).find_map(|t| part(g, t));
+    of_weight.or_else(|| Part::of_name(&g.def(node.dst).name))
+}
+
+fn of_layers(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
     let equals = equals(facts.verdicts);
     if equals.len() < 2 {
         return vec![0; g.nodes.len()];
@@ -61,13 +90,8 @@ pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
         held.extend(mine);
         *share = equals[at];
     }
-    // What is made of parts alone has the name of one.
-    let made = |node: &Node| Part::of_name(&g.def(node.dst).name).is_some().then_some(node.dst);
-    let parts = g.nodes.iter().map(|node| {
-        let of_weight = owners(g, node).find(|&t| part(g, t).is_some());
-        of_weight.or_else(|| made(node)).and_then(|t| Part::of_name(&g.def(t).name))
-    });
     let of_part = |part: Part<'_>| equals[part.index % equals.len()];
+    let parts = g.nodes.iter().map(|node| part_of(g, node));
     layers.into_iter().zip(parts).map(|(layer, part)| part.map_or(shares[layer], of_part)).collect()
 }
 
@@ -85,7 +109,7 @@ pub(super) fn equals(verdicts: &[Vec<Verdict>]) -> Vec<DeviceIdx> {
 /// Where a tensor of one layer is already. Embeddings may be on several, for the first layer and for the head.
 fn home(g: &Graph, facts: &Facts<'_>, among: &[DeviceIdx], t: Tensor) -> Option<DeviceIdx> {
     let name = &g.def(t).name;
-    let homes = facts.homes.get(name).filter(|_| number(name).is_some())?;
+    let homes = facts.homes.get(name).filter(|_| layer_of(name).is_some())?;
     homes.iter().copied().find(|d| among.contains(d))
 }
 
@@ -94,16 +118,11 @@ fn home(g: &Graph, facts: &Facts<'_>, among: &[DeviceIdx], t: Tensor) -> Option<
 fn layers(g: &Graph) -> Vec<usize> {
     let mut layer = 0;
     let mut each = |i: usize| {
-        let numbers = owners(g, &g.nodes[i]).filter_map(|t| number(&g.def(t).name));
+        let numbers = owners(g, &g.nodes[i]).filter_map(|t| layer_of(&g.def(t).name));
         layer = numbers.filter(|&n| n < g.nodes.len()).fold(layer, usize::max);
         layer
     };
     (0..g.nodes.len()).map(&mut each).collect()
-}
-
-/// The N of `blk.N.…`.
-fn number(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -112,7 +131,6 @@ mod tests {
     use crate::sched::place::place;
     use llmrt_abi::DType;
     use llmrt_graph::Role;
-    use std::collections::HashMap;
 
     const YES: Verdict = Verdict { support: 1, reason: 0, fuse_group: 0, est_us: -1.0, workspace: 0 };
 

@@ -6,7 +6,7 @@ use super::collectives::{self, BoundCollective};
 use super::memory::Memory;
 use super::place::DeviceIdx;
 use super::resolve::Resolved;
-use super::split::Split;
+use super::split::{Copied, Split};
 use crate::device::{BackendPlan, Event, Stream};
 use crate::error::{Error, Result};
 use llmrt_graph::Tensor;
@@ -40,6 +40,10 @@ pub(super) struct Copy {
     pub to: Place,
     /// Keeps the source from being overwritten early, where both devices work asynchronously.
     pub done: Option<Event>,
+    /// The split behind which it is enqueued; `None`: it is made in front of its own.
+    pub behind: Option<usize>,
+    /// Of one that is enqueued early and passes through the host: when it is there.
+    pub read: Option<Event>,
 }
 
 /// One plan per split, and where its copies come from and go to. Streams are by device.
@@ -63,7 +67,7 @@ pub(super) fn bind_splits(
         };
         let collectives = split.collectives.iter().map(|c| collectives::bind(c, &resolved.group, &place));
         let collectives = collectives.collect::<Result<_>>()?;
-        let bind = |&(tensor, from): &_| bind_copy(tensor, from, split.device, streams, &place);
+        let bind = |copied: &Copied| bind_copy(*copied, split.device, streams, &place);
         let copies = split.copies.iter().map(bind).collect::<Result<_>>()?;
         Ok(BoundSplit { device: split.device, collectives, copies, plan, nodes: split.nodes.clone() })
     };
@@ -71,19 +75,24 @@ pub(super) fn bind_splits(
 }
 
 fn bind_copy(
-    tensor: Tensor,
-    from: DeviceIdx,
+    Copied { tensor, from, behind }: Copied,
     to: DeviceIdx,
     streams: &[Stream],
     place: &dyn Fn(DeviceIdx, Tensor) -> Option<Place>,
 ) -> Result<Copy> {
     let missing = || Error::invalid("graph", "a copied tensor without memory");
     let (source, target) = (streams[from].device(), streams[to].device());
-    let done = if source.plugin() == target.plugin() { Some(target.event()?) } else { None };
+    let is_within = source.plugin() == target.plugin();
+    let done = if is_within { Some(target.event()?) } else { None };
+    // Without an event it is made when it is needed.
+    let read = behind.filter(|_| !is_within).and_then(|_| source.event().ok());
+    let behind = behind.filter(|_| is_within || read.is_some());
     Ok(Copy {
         tensor,
         from: (from, place(from, tensor).ok_or_else(missing)?),
         to: place(to, tensor).ok_or_else(missing)?,
         done,
+        behind,
+        read,
     })
 }

@@ -31,6 +31,8 @@ pub struct Report {
     pub compute_bytes: Vec<u64>,
     /// Bytes of pinned host memory per device row, on the way of inputs and results.
     pub staging_bytes: Vec<u64>,
+    /// Neurons of networks in parts, and bytes of their weights, per device row; none where networks are whole.
+    pub neurons: Vec<(u64, u64)>,
     /// Composite nodes taken apart.
     pub n_legalised: usize,
     /// Errors of devices that gave no verdict.
@@ -59,7 +61,7 @@ impl Report {
         let mut copied_bytes = 0;
         for s in splits {
             nodes[s.device] += s.nodes.len();
-            copied_bytes += s.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).sum::<u64>();
+            copied_bytes += s.copies.iter().map(|copied| g.def(copied.tensor).n_bytes()).sum::<u64>();
         }
         let mut collectives = [(0, 0); 3];
         for collective in splits.iter().flat_map(|s| &s.collectives) {
@@ -125,6 +127,11 @@ impl fmt::Display for Report {
                 "  put together by the devices per step: {bytes} bytes in {sums} all-reduce, {rows} all-gather, {broadcasts} \
                  broadcast"
             )?;
+        }
+        if self.neurons.iter().any(|(n, _)| *n > 0) {
+            let rows = self.devices.iter().zip(&self.neurons);
+            let each = rows.map(|(name, (n, bytes))| format!("{n} ({bytes} bytes) on {name}"));
+            writeln!(f, "  neurons: {}", each.collect::<Vec<_>>().join(", "))?;
         }
         if let Some(reason) = &self.by_copies {
             writeln!(f, "  parts of rows are put together by copies: {reason}")?;

@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use llmrt_abi::{Reason, types::Verdict};
 use llmrt_graph::Graph;
+use llmrt_graph::rows::{NeuronSplit, Part, layer_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ pub struct PlacementState {
     pub collectives: Collectives,
     /// Weights that are for one device, by name.
     pub assigned: Arc<HashMap<String, DeviceIdx>>,
+    /// The neurons of each device, of networks that are in parts by lists.
+    pub neurons: Arc<NeuronSplit>,
 }
 
 /// A node's signature: op, params, dtypes and dims of sources and result.
@@ -60,17 +63,28 @@ pub fn signature(g: &Graph, node: usize) -> Signature {
 /// and the report has its error; only the baseline's failure is one of the graph.
 pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Result<Resolved> {
     let mut failed = BTreeMap::new();
-    let mut verdicts = all_verdicts(g, devices, known, &mut failed)?;
-    let refused =
-        g.nodes.iter().zip(&verdicts[0]).filter(|(_, v)| v.support == 0).map(|(n, _)| n.dst).collect();
-    let legal = legalise::legalise(g, &refused, |parts, n| {
-        let tail = parts.nodes.len() - n;
-        let verdicts = verdicts_of(parts, &devices[0], 0, known);
-        verdicts.is_ok_and(|v| v[tail..].iter().all(|v| v.support == 1 || v.support == 3))
-    });
-    let (mut graph, n_legalised) = legal.unwrap_or_else(|| (g.clone(), 0));
-    if n_legalised > 0 {
-        verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
+    let mut graph = match known.neurons.layers.is_empty() {
+        true => g.clone(),
+        false => g.split_neurons(&known.neurons),
+    };
+    let mut verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
+    let mut n_legalised = 0;
+    for d in 0..devices.len() {
+        let is_refused = |i: &usize| meant_for(&graph, *i) == d && verdicts[d][*i].support == 0;
+        let refused: HashSet<_> =
+            (0..graph.nodes.len()).filter(is_refused).map(|i| graph.nodes[i].dst).collect();
+        if refused.is_empty() {
+            continue;
+        }
+        let legal = legalise::legalise(&graph, &refused, |parts, n| {
+            let tail = parts.nodes.len() - n;
+            let verdicts = verdicts_of(parts, &devices[d], d, known);
+            verdicts.is_ok_and(|v| v[tail..].iter().all(|v| v.support == 1 || v.support == 3))
+        });
+        if let Some((legal, n)) = legal {
+            (graph, n_legalised) = (legal, n_legalised + n);
+            verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
+        }
     }
     let (mut sharing, mut joins, mut group) = (Vec::new(), Vec::new(), Err(String::new()));
     if known.split == SplitMode::Rows {
@@ -88,6 +102,7 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Re
     let splits = split(&graph, &placement, Together { group: &members, joins: &joins, rows, broadcasts });
     let names = devices.iter().map(|d| d.name().to_string()).collect();
     let mut report = Report::new(&graph, names, &splits, &placement.fallbacks);
+    report.neurons = neurons_by_device(&graph, devices.len(), &known.neurons);
     report.n_legalised = n_legalised;
     report.by_copies = group.err().filter(|_| sharing.len() > 1);
     report.failed = failed.into_values().collect();
@@ -96,6 +111,27 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Re
         workspaces[d].extend(Some(verdicts[d][i].workspace).filter(|&n| n > 0));
     }
     Ok(Resolved { graph, placement, splits, group: members, workspaces, report })
+}
+
+/// The device that a node is for before any has answered: that of its part, or the first.
+fn meant_for(g: &Graph, node: usize) -> DeviceIdx {
+    layers::listed(g, &g.nodes[node]).unwrap_or(0)
+}
+
+/// Neurons of the networks that are in parts, and the bytes of the parts' weights, by device.
+fn neurons_by_device(g: &Graph, n_devices: usize, split: &NeuronSplit) -> Vec<(u64, u64)> {
+    let mut rows = vec![(0, 0); n_devices];
+    let mut counted = HashSet::new();
+    for def in &g.tensors {
+        let part = Part::of_name(&def.name).filter(|part| def.listed.is_some() && part.index < n_devices);
+        let Some(part) = part else { continue };
+        rows[part.index].1 += def.n_bytes();
+        if let Some(layer) = layer_of(part.whole).filter(|layer| counted.insert(*layer)) {
+            let lists = split.layers.get(&layer).into_iter().flatten();
+            rows.iter_mut().zip(lists).for_each(|(row, list)| row.0 += list.len() as u64);
+        }
+    }
+    rows
 }
 
 /// One verdict per node of each device. A device in front of the baseline that fails is taken to refuse everything;

@@ -1,5 +1,8 @@
 //! Cuts the node list into splits: runs of nodes on one device, and the tensors copied in before each.
 
+mod early;
+
+use super::layers::listed;
 use super::place::{DeviceIdx, Placement};
 use llmrt_graph::rows::{Join, JoinKind};
 use llmrt_graph::{Graph, Kind, Tensor};
@@ -15,8 +18,20 @@ pub struct Split {
     pub nodes: Range<usize>,
     /// What the devices of the group put together before all else.
     pub collectives: Vec<Collective>,
-    /// Owner tensors copied in first, with the device they come from.
-    pub copies: Vec<(Tensor, DeviceIdx)>,
+    /// Owner tensors that must be there first.
+    pub copies: Vec<Copied>,
+}
+
+/// An owner tensor that a split needs from another device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Copied {
+    /// Which.
+    pub tensor: Tensor,
+    /// The device that it comes from.
+    pub from: DeviceIdx,
+    /// The split behind which the copy is enqueued, where the device goes on with other work after it; `None`: it is made when
+    /// it is needed.
+    pub behind: Option<usize>,
 }
 
 /// What the devices of the group do together; each then has the result.
@@ -82,7 +97,9 @@ pub fn split(g: &Graph, placement: &Placement, together: Together<'_>) -> Vec<Sp
         let collectives = std::mem::take(&mut cut.pending);
         cut.splits.push(Split { device, nodes: i..i, collectives, copies: Vec::new() });
     }
-    cut.splits
+    let mut splits = cut.splits;
+    early::enqueue_early(g, placement, &mut splits);
+    splits
 }
 
 /// The walk so far.
@@ -111,7 +128,8 @@ impl Cut<'_> {
 
     fn node(&mut self, i: usize, device: DeviceIdx) {
         let (node, group) = (&self.g.nodes[i], self.together.group);
-        if self.splits.last().is_none_or(|s| s.device != device) || !self.pending.is_empty() {
+        let goes_on = self.splits.last().is_some_and(|s| s.device == device) && self.pending.is_empty();
+        if !goes_on || self.is_sum_of_parts(i, device) {
             let collectives = std::mem::take(&mut self.pending);
             self.splits.push(Split { device, nodes: i..i, collectives, copies: Vec::new() });
         }
@@ -133,13 +151,24 @@ impl Cut<'_> {
                     place.valid_on.extend(group);
                 }
                 None => {
-                    current.copies.push((owner, place.made_on));
+                    current.copies.push(Copied { tensor: owner, from: place.made_on, behind: None });
                     place.valid_on.push(device);
                 }
             }
         }
         let made = Made { made_on: device, valid_on: vec![device] };
         self.places.insert(self.g.owner(node.dst), made);
+    }
+
+    /// Whether a node needs what another device computes at the same time as this one computed the part before the node: the
+    /// part need not wait for it.
+    fn is_sum_of_parts(&self, i: usize, device: DeviceIdx) -> bool {
+        let is_part = |i: usize| listed(self.g, &self.g.nodes[i]).is_some();
+        let is_elsewhere = |t: &Tensor| {
+            let place = self.places.get(&self.g.owner(*t));
+            place.is_some_and(|place| !place.valid_on.contains(&device))
+        };
+        i > 0 && is_part(i - 1) && !is_part(i) && self.g.nodes[i].src.iter().flatten().any(is_elsewhere)
     }
 }
 
@@ -166,7 +195,7 @@ mod tests {
         }
         let show = |s: &Split| {
             let copies: String =
-                s.copies.iter().map(|(t, from)| format!("{}<{from}", g.def(*t).name)).collect();
+                s.copies.iter().map(|c| format!("{}<{}", g.def(c.tensor).name, c.from)).collect();
             format!("{}:{}({copies})", s.device, s.nodes.len())
         };
         split(&g, &placement, Together::default()).iter().map(show).collect::<Vec<_>>().join(" ")

@@ -1,0 +1,112 @@
+//! Copies that are enqueued behind what makes the tensor, not in front of what reads it, where the device goes on with its part
+//! of a network in between: both devices then compute at the same time.
+
+use super::Split;
+use crate::sched::layers::listed;
+use crate::sched::place::Placement;
+use llmrt_graph::Graph;
+
+/// Moves copies behind what makes their tensors, and cuts splits there.
+pub(super) fn enqueue_early(g: &Graph, placement: &Placement, splits: &mut Vec<Split>) {
+    let mut s = 0;
+    while s < splits.len() {
+        for c in 0..splits[s].copies.len() {
+            let (copied, start) = (splits[s].copies[c], splits[s].nodes.start);
+            let made = (0..start).rev().find(|&i| g.owner(g.nodes[i].dst) == copied.tensor);
+            let Some(made) = made else { continue };
+            let is_part = |i: &usize| placement.node[*i] == copied.from && listed(g, &g.nodes[*i]).is_some();
+            let Some(part) = (made + 1..start).find(is_part) else { continue };
+            let Some(maker) = splits.iter().position(|split| split.nodes.contains(&made)) else { continue };
+            if splits[maker].nodes.contains(&part) {
+                cut(splits, maker, part);
+                s += 1;
+            }
+            splits[s].copies[c].behind = Some(maker);
+        }
+        s += 1;
+    }
+}
+
+/// Cuts a split in front of a node.
+fn cut(splits: &mut Vec<Split>, at: usize, node: usize) {
+    let first = &mut splits[at];
+    let (device, nodes) = (first.device, node..first.nodes.end);
+    first.nodes.end = node;
+    splits.insert(at + 1, Split { device, nodes, collectives: Vec::new(), copies: Vec::new() });
+    for copied in splits.iter_mut().flat_map(|split| &mut split.copies) {
+        copied.behind = copied.behind.map(|behind| if behind > at { behind + 1 } else { behind });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::place::{Facts, place};
+    use crate::sched::split::{Together, split};
+    use llmrt_abi::{DType, types::Verdict};
+    use llmrt_graph::Role;
+    use llmrt_graph::rows::NeuronSplit;
+    use std::collections::{BTreeMap, HashMap};
+
+    /// A network of 64 neurons after a product, whose neurons are dealt out so: each split as `device:nodes(copies)`, a copy as
+    /// `name<device` with the split behind which it is enqueued.
+    fn splits(n_neurons: &[u32]) -> String {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[4, 2]);
+        let [first, up, down] = [("first", 4, 4), ("blk.0.up", 4, 64), ("blk.0.down", 64, 4)]
+            .map(|(name, k, rows)| g.weight(name, DType::F32, &[k, rows], Role::Matrix));
+        let x = g.mul_mat(first, x);
+        g.name(x, "h");
+        let h = g.mul_mat(up, x);
+        let h = g.relu(h);
+        let y = g.mul_mat(down, h);
+        g.name(y, "y");
+        let y = g.add(y, x);
+        g.output(y, "out");
+        let mut next = 0;
+        let lists = n_neurons.iter().map(|n| {
+            next += n;
+            (next - n..next).collect()
+        });
+        let neurons = NeuronSplit { layers: BTreeMap::from([(0, lists.collect())]) };
+        let g = g.finish().unwrap().split_neurons(&neurons);
+        let yes = Verdict { support: 1, reason: 0, fuse_group: 0, est_us: -1.0, workspace: 0 };
+        let verdicts = vec![vec![yes; g.nodes.len()]; n_neurons.len()];
+        let (homes, budget) = (HashMap::new(), vec![None; n_neurons.len()]);
+        let facts = Facts { verdicts: &verdicts, homes: &homes, budget: &budget, assigned: &HashMap::new() };
+        let placement = place(&g, &facts).unwrap();
+        assert_eq!(placement.fallbacks, [], "parts are where they are meant to be");
+        let show = |s: &Split| {
+            let copy = |c: &crate::sched::split::Copied| {
+                let name = g.def(c.tensor).name.split('@').next().unwrap();
+                let behind = c.behind.map_or(String::new(), |behind| format!("/{behind}"));
+                format!("{name}<{}{behind}", c.from)
+            };
+            let copies: Vec<String> = s.copies.iter().map(copy).collect();
+            format!("{}:{}({})", s.device, s.nodes.len(), copies.join(" "))
+        };
+        split(&g, &placement, Together::default()).iter().map(show).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_input_of_the_second_half_is_enqueued_in_front_of_the_first() {
+        // The product, the first device's half, the CPU's half, and both sums.
+        assert_eq!(splits(&[32, 32]), "0:1() 0:3() 1:3(h<0/0) 0:2(y<1)");
+    }
+
+    #[test]
+    fn each_of_several_devices_gets_it_at_once() {
+        assert_eq!(splits(&[16, 16, 32]), "0:1() 1:3(h<0/0) 0:3() 2:3(h<0/0) 0:3(y<1 y<2)");
+    }
+
+    #[test]
+    fn the_first_half_does_not_wait_for_the_second() {
+        assert_eq!(splits(&[32, 32, 0]), "0:1() 1:3(h<0) 0:3() 0:2(y<1)");
+    }
+
+    #[test]
+    fn nothing_is_cut_where_one_device_has_all() {
+        assert_eq!(splits(&[64, 0]), "0:5()");
+        assert_eq!(splits(&[0, 64]), "0:1() 1:3(h<0) 0:1(y<1)");
+    }
+}

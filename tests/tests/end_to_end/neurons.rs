@@ -1,0 +1,86 @@
+//! `--vram-budget` as a user has it: neurons of a sparse model on a simulated device and on the CPU.
+
+use llmrt_tests::build::{fail, llmrt, plugin, succeed};
+use llmrt_tests::fixtures::{fixture, fixtures};
+use llmrt_tests::{f32s, nmse};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A llama of PowerInfer in a folder, with counts beside it.
+fn counted(dir: &Path) -> Option<PathBuf> {
+    let from = fixtures("powerinfer")?;
+    let model = dir.join("llama.gguf");
+    std::fs::copy(fixture(&from, "llama.powerinfer.gguf")?, &model).unwrap();
+    std::fs::create_dir(dir.join("activation")).unwrap();
+    for name in ["activation_0.pt", "activation_1.pt"] {
+        std::fs::copy(from.join("pt").join(name), dir.join("activation").join(name)).unwrap();
+    }
+    Some(model)
+}
+
+/// In GiB: room for the dense parts and about half of the neurons.
+const HALF: &str = "0.0015";
+
+/// Logits of a few tokens, and stderr.
+fn logits(command: &mut Command, model: &Path, flags: &[&str]) -> (Vec<f32>, String) {
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let tokens = "3 10 17 24 31 38 45 52 59 66 73 80 87 94 101";
+    command.args(["eval", "--tokens", tokens, "--logits", "all", "--chunks", "7,5,1", "-m"]).arg(model);
+    let stderr = succeed(command.arg("--logits-out").arg(out.path()).args(flags)).stderr;
+    (f32s(&std::fs::read(out.path()).unwrap()), String::from_utf8(stderr).unwrap())
+}
+
+fn on(device: &str) -> Command {
+    let mut command = llmrt(["--plugin"]);
+    command.arg(plugin("sim")).args(["--backend", device]);
+    command
+}
+
+#[test]
+fn neurons_are_where_the_placement_shows_them_and_the_logits_are_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(model) = counted(dir.path()) else { return };
+    let (expected, _) = logits(&mut llmrt([""; 0]), &model, &[]);
+    let budget = ["--vram-budget", HALF];
+    let mut inspect = on("sim:sim");
+    inspect.args(["inspect", "--placement", "--json", "-c", "64"]).args(budget).arg(&model);
+    let placed: Value = serde_json::from_slice(&succeed(&mut inspect).stdout).unwrap();
+    let rows = placed["placement"]["devices"].as_array().unwrap();
+    let neurons: Vec<_> = rows.iter().map(|row| row["n_neurons"].as_u64().unwrap()).collect();
+    assert!(neurons[0] > 256 && neurons[1] > 256 && neurons[0] + neurons[1] == 2048, "{placed}");
+    assert_eq!(placed["placement"]["n_fallbacks"], 0, "{placed}");
+
+    let (found, stderr) = logits(on("sim:sim").args(["-v", "--strict-device"]), &model, &[]);
+    assert!(!stderr.contains("neurons:"), "all fit: {stderr}");
+    assert!(nmse(&found, &expected) <= 1e-9);
+    let (found, stderr) = logits(on("sim:sim").args(["-v", "--strict-device"]), &model, &budget);
+    assert!(
+        stderr.contains("neurons: ") && stderr.contains("on sim:sim, ") && stderr.contains("on cpu"),
+        "{stderr}"
+    );
+    assert!(nmse(&found, &expected) <= 1e-9, "{stderr}");
+}
+
+#[test]
+fn a_device_lost_in_a_step_leaves_all_neurons_to_the_cpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(model) = counted(dir.path()) else { return };
+    let (expected, _) = logits(&mut llmrt([""; 0]), &model, &[]);
+    for at in [1, 4, 9, 17] {
+        let mut command = llmrt(["--plugin"]);
+        command.arg(plugin("fault")).args(["--backend", "fault:sim", "--plugin-option", "fault.wrap=sim"]);
+        command.arg("--plugin-option").arg(format!("fault.rule=compute[mul_mat]@{at}:error:device"));
+        let (found, stderr) = logits(&mut command, &model, &["--vram-budget", HALF]);
+        assert!(stderr.contains("fault:sim is not used any more"), "{at}: {stderr}");
+        assert!(nmse(&found, &expected) <= 1e-9, "{at}: {stderr}");
+    }
+}
+
+#[test]
+fn budgets_that_are_none_are_refused() {
+    for budget in ["-2", "nan", "4GiB"] {
+        let stderr = fail(llmrt(["run", "-p", "x", "--vram-budget", budget]).arg("-n").arg("1"), 2);
+        assert!(stderr.contains("GiB") && stderr.contains("-1 for all"), "{stderr}");
+    }
+}

@@ -1,0 +1,294 @@
+//! Networks whose neurons are divided among simulated devices and the CPU give the logits of whole ones, whichever neurons each
+//! device has and whenever its queue runs.
+
+use llmrt_abi::DType;
+use llmrt_engine::EngineOptions;
+use llmrt_engine::memory::PlacementPlan;
+use llmrt_engine::neurons::{IndexUse, NeuronOptions};
+use llmrt_graph::rows::NeuronSplit;
+use llmrt_host::load::{ModelFiles, OpenOptions};
+use llmrt_host::sched::report::Report;
+use llmrt_host::{Device, Host, HostOptions};
+use llmrt_models::{SparseMode, SparseOptions};
+use llmrt_sparse::Counts;
+use llmrt_sparse::index::{LayerIndex, NeuronIndex};
+use llmrt_tests::fixtures::{fixture, fixtures};
+use llmrt_tests::{nmse, steps};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Options reach a plugin when it is initialised, and it is initialised once at a time in a process.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Layers and neurons of the fixtures.
+const N_LAYERS: usize = 2;
+const N_FF: u32 = 1024;
+
+struct Lab {
+    host: Arc<Host>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// The CPU and two simulated devices.
+fn lab(options: &str) -> Lab {
+    lab_of(options, "")
+}
+
+/// Devices of another profile.
+fn lab_of(options: &str, profile: &str) -> Lab {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let pairs = options.split_whitespace().map(|word| word.split_once('=').unwrap());
+    let mut options: BTreeMap<String, String> =
+        pairs.map(|(key, value)| (format!("sim.{key}"), value.to_string())).collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("[sim]\ndevices = 2\np2p = yes\n{profile}\n")).unwrap();
+    options.insert("sim.profiles".into(), file.path().display().to_string());
+    let host = Host::new(HostOptions { options, n_threads: Some(2), ..HostOptions::default() });
+    host.register_builtin(llmrt_cpu::query).unwrap();
+    host.register_builtin(llmrt_sim::query).unwrap();
+    Lab { host, _turn: turn }
+}
+
+impl Lab {
+    fn device(&self, id: &str) -> Arc<Device> {
+        self.host.device(id).unwrap_or_else(|| panic!("no {id}"))
+    }
+
+    /// The first simulated device and the CPU.
+    fn pair(&self) -> Vec<Arc<Device>> {
+        ["sim:sim.0", "cpu"].map(|name| self.device(name)).into()
+    }
+
+    /// Logits of the fixtures' tokens on these devices and the CPU, and the report of the last step.
+    fn run(
+        &self,
+        model: &Path,
+        n_devices: usize,
+        mode: SparseMode,
+        split: Option<NeuronSplit>,
+    ) -> (Vec<f32>, Report) {
+        let names = ["sim:sim.0", "sim:sim.1"];
+        let devices = names[..n_devices].iter().chain(&["cpu"]).map(|name| self.device(name)).collect();
+        let options = EngineOptions {
+            n_ctx: 64,
+            n_batch: 32,
+            k_type: DType::F32,
+            v_type: DType::F32,
+            sparse: SparseOptions { mode, ..SparseOptions::default() },
+            neurons: NeuronOptions { split: split.map(Arc::new), ..NeuronOptions::default() },
+            ..EngineOptions::default()
+        };
+        let mut core = steps::core(&self.host, devices, files(model), options).unwrap();
+        let (tokens, sizes) = steps::usual();
+        let steps = steps::run(&mut core, &tokens, &sizes);
+        (steps.logits.clone(), steps.last_report().clone())
+    }
+}
+
+fn files(model: &Path) -> ModelFiles {
+    ModelFiles::open(model, &OpenOptions::default()).unwrap()
+}
+
+/// Each neuron on the device that a function of its number gives; the last one is the CPU.
+fn split(n_devices: usize, device_of: impl Fn(u32) -> usize) -> NeuronSplit {
+    let list = |d| (0..N_FF).filter(|&i| device_of(i) == d).collect::<Arc<[u32]>>();
+    let layer = (0..=n_devices).map(list).collect::<Vec<_>>();
+    NeuronSplit { layers: (0..N_LAYERS).map(|i| (i, layer.clone())).collect() }
+}
+
+/// Divisions of one simulated device and the CPU, then of two.
+fn divisions() -> Vec<(&'static str, usize, NeuronSplit)> {
+    let random = |i: u32| (i.wrapping_mul(2_654_435_761) >> 16) as usize;
+    vec![
+        ("all on the CPU", 1, split(1, |_| 1)),
+        ("all on the device", 1, split(1, |_| 0)),
+        ("even and odd", 1, split(1, |i| i as usize % 2)),
+        ("random", 1, split(1, |i| random(i) % 2)),
+        ("the first third", 1, split(1, |i| usize::from(i >= N_FF / 3))),
+        ("one on the device", 1, split(1, |i| usize::from(i != 77))),
+        ("one on the CPU", 1, split(1, |i| usize::from(i == 77))),
+        ("three devices", 2, split(2, |i| random(i) % 3)),
+        ("two devices and none on the CPU", 2, split(2, |i| i as usize % 2)),
+    ]
+}
+
+fn models(ends: &[&str]) -> Vec<PathBuf> {
+    let Some(dir) = fixtures("powerinfer") else { return Vec::new() };
+    ends.iter().filter_map(|end| fixture(&dir, &format!("{end}.powerinfer.gguf"))).collect()
+}
+
+#[test]
+fn logits_are_those_of_whole_networks_for_every_division() {
+    let lab = lab("");
+    for model in models(&["llama", "bamboo", "falcon", "opt", "llama.q4_0", "opt.q4_0"]) {
+        for mode in [SparseMode::Predict, SparseMode::Exact, SparseMode::Off] {
+            let (expected, _) = lab.run(&model, 0, mode, None);
+            for (name, n_devices, split) in divisions() {
+                let (found, report) = lab.run(&model, n_devices, mode, Some(split));
+                let error = nmse(&found, &expected);
+                println!("{} {mode:?} {name}: NMSE {error:.1e}", model.file_name().unwrap().display());
+                // Activations are quantised for such weights, so that the order of a sum may move one by a step.
+                let limit = if model.to_string_lossy().contains("q4_0") { 1e-4 } else { 1e-9 };
+                assert!(error <= limit, "{} {mode:?} {name}: NMSE {error}\n{report}", model.display());
+                assert_eq!(report.n_fallbacks(), 0, "{report}");
+                let neurons: u64 = report.neurons.iter().map(|(n, _)| n).sum();
+                assert_eq!(neurons, N_LAYERS as u64 * u64::from(N_FF), "{report}");
+            }
+        }
+    }
+}
+
+/// Devices that lack the ops of sparse networks get what these are made of, each for its own neurons.
+#[test]
+fn parts_of_devices_without_the_ops_are_taken_apart_on_them() {
+    let lab = lab_of("", "ops = * -mul_mat_sparse -mul_mat_t -glu");
+    for model in models(&["llama", "opt"]) {
+        let (expected, _) = lab.run(&model, 0, SparseMode::Predict, None);
+        let of_three = split(2, |i| i as usize % 3);
+        let (found, report) = lab.run(&model, 2, SparseMode::Predict, Some(of_three));
+        let error = nmse(&found, &expected);
+        assert!(error <= 1e-9, "{}: NMSE {error}\n{report}", model.display());
+        assert!(report.n_legalised > 0 && report.n_fallbacks() == 0, "{report}");
+        // The CPU computes its neurons as before: a product or two, what is made of them, and the last product.
+        let n_products = report.nodes[2] / N_LAYERS;
+        assert!(n_products <= 6, "{report}");
+    }
+}
+
+#[test]
+fn queues_of_any_timing_give_the_same_bits() {
+    let mut found = Vec::new();
+    for options in ["queue=now", "queue=delay:200 seed=1", "queue=delay:200 seed=2", "queue=sync", "p2p=no"] {
+        let lab = lab(options);
+        for model in models(&["bamboo"]) {
+            for (name, n_devices, split) in divisions() {
+                let (logits, _) = lab.run(&model, n_devices, SparseMode::Predict, Some(split));
+                found.push((name, logits.into_iter().map(f32::to_bits).collect::<Vec<_>>()));
+            }
+        }
+    }
+    let n = divisions().len();
+    for (i, (name, bits)) in found.iter().enumerate() {
+        assert!(*bits == found[i % n].1, "{name}, run {i}");
+    }
+}
+
+/// A llama with counts of its neurons beside it.
+fn counted(dir: &Path) -> Option<(PathBuf, Vec<Counts>)> {
+    let from = fixtures("powerinfer")?;
+    let model = dir.join("llama.gguf");
+    std::fs::copy(fixture(&from, "llama.powerinfer.gguf")?, &model).unwrap();
+    std::fs::create_dir(dir.join("activation")).unwrap();
+    let counts = (0..N_LAYERS).map(|i| {
+        let name = format!("activation_{i}.pt");
+        let bytes = std::fs::read(from.join("pt").join(&name)).unwrap();
+        std::fs::write(dir.join("activation").join(name), &bytes).unwrap();
+        Counts::from_pt(&bytes).unwrap()
+    });
+    let counts = counts.collect();
+    Some((model, counts))
+}
+
+fn budget(bytes: Option<u64>) -> EngineOptions {
+    let neurons = NeuronOptions { vram_budget: bytes, ..NeuronOptions::default() };
+    EngineOptions { n_ctx: 64, n_batch: 32, neurons, ..EngineOptions::default() }
+}
+
+#[test]
+fn a_device_gets_the_most_active_neurons_that_its_budget_has_room_for() {
+    let lab = lab("");
+    let dir = tempfile::tempdir().unwrap();
+    let Some((model, counts)) = counted(dir.path()) else { return };
+    let plan = |bytes| PlacementPlan::new(&lab.pair(), &files(&model), &budget(bytes)).unwrap();
+    let whole = plan(None);
+    assert!(whole.neurons.layers.is_empty(), "all fit, so that nothing is divided");
+    assert!(whole.notes.is_empty(), "{:?}", whole.notes);
+    let all = whole.device_plans()[0].total();
+    let mut most = 0;
+    for part in 0..=20 {
+        let bytes = all * part / 20 + u64::from(part == 20) * 4096;
+        let plan = plan(Some(bytes));
+        let rows = plan.device_plans();
+        let Some(row) = rows.iter().find(|row| row.device == "sim:sim.0") else {
+            assert_eq!(most, 0, "{bytes}: too little for the device to be used");
+            continue;
+        };
+        let n = match plan.neurons.layers.is_empty() {
+            true => N_LAYERS as u64 * u64::from(N_FF),
+            false => plan.resolved.report.neurons[0].0,
+        };
+        assert!(row.weights + row.kv + row.compute <= bytes || n == 0, "{bytes} bytes: {row:?}");
+        assert!(n >= most, "{bytes} bytes have room for {n} neurons, fewer for {most}");
+        for (layer, lists) in &plan.neurons.layers {
+            assert_eq!(*lists[0], counts[*layer].hottest(lists[0].len()), "{bytes} bytes");
+        }
+        most = n;
+
+        // What is planned is what the device allocates.
+        let device = lab.device("sim:sim.0");
+        let before = device.memory().unwrap().0;
+        let core = steps::core(&lab.host, lab.pair(), files(&model), budget(Some(bytes))).unwrap();
+        let used = before - device.memory().unwrap().0;
+        assert_eq!(used, row.weights + row.kv + row.compute, "{bytes} bytes: {row:?}");
+        drop(core);
+    }
+    assert_eq!(most, N_LAYERS as u64 * u64::from(N_FF), "all");
+}
+
+#[test]
+fn what_neurons_cannot_be_chosen_by_is_noted_and_all_are_on_the_cpu() {
+    let lab = lab("");
+    let dir = tempfile::tempdir().unwrap();
+    let Some((model, _)) = counted(dir.path()) else { return };
+    let notes = |bytes| {
+        let plan = PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
+        let on_device = plan.resolved.report.neurons[0].0;
+        assert_eq!(on_device, 0, "{:?}", plan.notes);
+        plan.notes.join("\n")
+    };
+    let found = notes(10_000);
+    assert!(
+        found.contains("sim:sim.0: 10000 bytes are less than the") && found.contains("dense parts"),
+        "{found}"
+    );
+    let activation = dir.path().join("activation");
+    std::fs::remove_dir_all(&activation).unwrap();
+    assert!(notes(1 << 20).contains("llmrt sparse profile"));
+
+    // An index of another model is an error, not another choice.
+    let index = NeuronIndex { vram_capacity: 1, layers: vec![LayerIndex { n_ff: 7, hot: vec![1] }] };
+    std::fs::write(dir.path().join("llama.gguf.generated.gpuidx"), index.to_vec().unwrap()).unwrap();
+    let plan = |index| {
+        let mut options = budget(Some(1 << 20));
+        options.neurons.index = index;
+        PlacementPlan::new(&lab.pair(), &files(&model), &options)
+    };
+    let problem = plan(IndexUse::Saved).err().unwrap().to_string();
+    assert!(problem.contains("llama.gguf.generated.gpuidx") && problem.contains("layers"), "{problem}");
+    assert!(plan(IndexUse::Renewed).is_ok());
+    assert!(plan(IndexUse::Off).unwrap().neurons.layers.is_empty());
+}
+
+#[test]
+fn an_index_beside_the_model_is_used_if_its_neurons_fit() {
+    let lab = lab("");
+    let dir = tempfile::tempdir().unwrap();
+    let Some((model, _)) = counted(dir.path()) else { return };
+    let hot: Vec<Vec<u32>> = vec![vec![], (100..164).collect()];
+    let layers = hot.iter().map(|hot| LayerIndex { n_ff: N_FF as usize, hot: hot.clone() }).collect();
+    let index = NeuronIndex { vram_capacity: 1, layers };
+    std::fs::write(dir.path().join("llama.gguf.generated.gpuidx"), index.to_vec().unwrap()).unwrap();
+    let chosen = |bytes| {
+        let plan = PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
+        plan.neurons.layers.values().map(|lists| lists[0].to_vec()).collect::<Vec<_>>()
+    };
+    let mut none = budget(None);
+    none.neurons.split = Some(Arc::new(split(1, |_| 1)));
+    let dense = PlacementPlan::new(&lab.pair(), &files(&model), &none).unwrap();
+    let row = &dense.device_plans()[0];
+    let dense = row.weights + row.kv + row.compute;
+    assert_eq!(chosen(dense + (128 << 10)), hot);
+    // 64 neurons of three rows of 128 halves and predictors of 32 take 53 KiB.
+    assert!(chosen(dense + (40 << 10)).iter().all(|hot| hot.is_empty()), "counts have no group that small");
+}
