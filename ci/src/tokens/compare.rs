@@ -29,7 +29,8 @@ type Ids = Result<Vec<u32>, String>;
 pub struct Sides {
     ours: Tokenizer,
     theirs: Server,
-    known: Option<Known>,
+    /// What llama.cpp does otherwise on purpose, and a tokenizer that does so.
+    known: Option<(Known, Tokenizer)>,
     pieces: Vec<String>,
     specials: Vec<String>,
 }
@@ -40,6 +41,12 @@ impl Sides {
         let ours = Tokenizer::from_metadata(&metadata).map_err(|e| e.to_string())?;
         let kind = metadata.str("tokenizer.ggml.model").unwrap_or_default();
         let known = known::ALL.into_iter().find(|known| known.model == kind);
+        let known = known.map(|known| {
+            let mut other = metadata.clone();
+            (known.vocabulary)(&mut other);
+            Tokenizer::from_metadata(&other).map(|other| (known, other))
+        });
+        let known = known.transpose().map_err(|e| e.to_string())?;
         let out = target().join("tokens");
         std::fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
         let file = model::write(&out.join(format!("{}.gguf", name.replace(", ", "."))), metadata)?;
@@ -65,10 +72,12 @@ impl Sides {
     /// Encodes a text on both sides; `special`: special tokens are parsed and put around it.
     pub fn compare(&self, text: &str, special: bool) -> Result<Outcome, String> {
         let (ours, theirs) = (self.ours(text, special), self.theirs(text, special)?);
-        let can = |known: &Known| (known.can)(text, &self.specials, special);
+        let as_known =
+            |(known, other): &(Known, Tokenizer)| ids(other, &(known.text)(text), special) == theirs;
         Ok(match &self.known {
-            _ if ours.is_ok() && ours == theirs => Outcome::Equal,
-            Some(known) if can(known) => Outcome::Known,
+            _ if ours.is_err() => Outcome::Different,
+            _ if ours == theirs => Outcome::Equal,
+            Some(known) if as_known(known) => Outcome::Known,
             _ => Outcome::Different,
         })
     }
@@ -81,8 +90,7 @@ impl Sides {
     }
 
     fn ours(&self, text: &str, special: bool) -> Ids {
-        let options = EncodeOptions { add_special: special, parse_special: special };
-        self.ours.encode(text, options).map_err(|e| e.to_string())
+        ids(&self.ours, text, special)
     }
 
     /// The outer error: the server does not answer.
@@ -95,6 +103,11 @@ impl Sides {
         });
         Ok(ids.flatten().ok_or_else(|| format!("{status}: {answer}")))
     }
+}
+
+fn ids(tokenizer: &Tokenizer, text: &str, special: bool) -> Ids {
+    let options = EncodeOptions { add_special: special, parse_special: special };
+    tokenizer.encode(text, options).map_err(|e| e.to_string())
 }
 
 /// What tokens write: those of plain text, and special ones.
