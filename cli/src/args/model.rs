@@ -97,7 +97,7 @@ pub struct SparseArgs {
     #[arg(long, value_name = "GiB", value_parser = values::budget, allow_hyphen_values = true)]
     #[arg(help_heading = "Sparse")]
     pub vram_budget: Option<Budget>,
-    /// Choose the neurons of the first device anew, whatever MODEL.generated.gpuidx has.
+    /// Choose the neurons of the first device again, whatever MODEL.generated.gpuidx has.
     #[arg(long, help_heading = "Sparse")]
     pub reset_gpu_index: bool,
     /// Do not divide neurons between the first device and the CPU.

@@ -32,13 +32,13 @@ pub enum IndexUse {
     /// It counts, if it fits.
     #[default]
     Saved,
-    /// It does not count: neurons are chosen anew.
+    /// It does not count: neurons are chosen again.
     Renewed,
     /// Neurons are not divided.
     Off,
 }
 
-/// Behind a model's name: its index.
+/// The ending of a model's index, after its whole name.
 const INDEX: &str = ".generated.gpuidx";
 /// Beside a model: PowerInfer's counts.
 const FOLDER: &str = "activation";

@@ -29,7 +29,7 @@ impl EarlyRead {
     /// The bytes, once they are there.
     pub fn wait(self) -> Result<Arc<[u8]>> {
         self.done.reached()?;
-        // SAFETY: the event was recorded behind the read and is reached, so that the device has written the bytes and will not
+        // SAFETY: the event was recorded after the read and is reached, so that the device has written the bytes and will not
         // again; nothing else writes them.
         Ok(Arc::from(unsafe { (*self.target.0.get()).as_slice() }))
     }

@@ -90,9 +90,9 @@ fn lives(
                 collective.on(rank).for_each(|t| touch(device, g.owner(t), split.nodes.start));
             }
         }
-        for &Copied { tensor, from, behind } in &split.copies {
-            if let Some(behind) = behind {
-                touch(split.device, tensor, splits[behind].nodes.end.saturating_sub(1));
+        for &Copied { tensor, from, after } in &split.copies {
+            if let Some(after) = after {
+                touch(split.device, tensor, splits[after].nodes.end.saturating_sub(1));
             }
             touch(from, tensor, split.nodes.start);
             touch(split.device, tensor, split.nodes.start);

@@ -1,5 +1,7 @@
 //! Runs graphs: prepares each once, caches it by identity, replays its plans.
 
+mod copies;
+
 use super::arena::{Arena, plan_arenas};
 use super::bind::{Place, describe};
 use super::collectives::{self, BoundCollective, Collectives};
@@ -7,12 +9,12 @@ use super::layers::SplitMode;
 use super::limits::{nothing_new, strict};
 use super::memory::Memory;
 use super::place::DeviceIdx;
-use super::prepared::{Copy, Prepared, bind_splits};
+use super::prepared::{Prepared, bind_splits};
 use super::report::Report;
 use super::resolve::{PlacementState, Resolved, Signature, resolve, signature};
 use super::staged::{self, Staged, staging_bytes};
 use crate::cancel::{CancelToken, next_run_id};
-use crate::device::{Buffer, Device, EarlyRead, Stream, TensorDesc};
+use crate::device::{Buffer, Device, Stream, TensorDesc};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
 use crate::pool::PoolStats;
@@ -441,7 +443,7 @@ impl Executor {
                 })?;
                 split.plan.as_ref().map_or(Ok(()), |plan| self.streams[split.device].run(plan, run_id))?;
                 let later = p.splits[i..].iter().flat_map(|s| s.copies.iter().map(|copy| (s.device, copy)));
-                for (to, copy) in later.filter(|(_, copy)| copy.behind == Some(i)) {
+                for (to, copy) in later.filter(|(_, copy)| copy.after == Some(i)) {
                     let read = self.begin(p, to, copy)?;
                     early.extend(read.map(|read| ((to, copy.tensor), read)));
                 }
@@ -494,39 +496,6 @@ impl Executor {
         };
         let streams: Vec<_> = p.resolved.group.iter().map(|&d| &self.streams[d]).collect();
         collectives::run(&p.resolved.graph, group, &streams, collective)
-    }
-
-    /// Enqueues a copy behind what makes its tensor: between devices of one plugin it is on its way, from another it is read to
-    /// the host.
-    fn begin(&self, p: &Prepared, to: DeviceIdx, copy: &Copy) -> Result<Option<EarlyRead>> {
-        let Some(event) = &copy.read else { return self.copy(p, to, copy).map(|()| None) };
-        let (from, source) = (&self.streams[copy.from.0], &copy.from.1);
-        let def = p.resolved.graph.def(copy.tensor);
-        from.read_early(event, &source.buffer, &describe(def, Some(source))).map(Some)
-    }
-
-    /// Makes a copy, or the rest of one that has begun.
-    fn bring(&self, p: &Prepared, to: DeviceIdx, copy: &Copy, read: Option<EarlyRead>) -> Result<()> {
-        if let Some(read) = read {
-            let target = describe(p.resolved.graph.def(copy.tensor), Some(&copy.to));
-            return self.streams[to].set_async(&copy.to.buffer, &target, read.wait()?, 0);
-        }
-        if copy.behind.is_none() {
-            self.copy(p, to, copy)?;
-        }
-        // What overwrites the source comes after this split.
-        copy.done.as_ref().map_or(Ok(()), |done| self.streams[copy.from.0].wait(done))
-    }
-
-    fn copy(&self, p: &Prepared, to: DeviceIdx, copy: &Copy) -> Result<()> {
-        let def = p.resolved.graph.def(copy.tensor);
-        let (from, source) = (&self.streams[copy.from.0], &copy.from.1);
-        self.streams[to].copy_async(
-            from,
-            (&copy.to.buffer, &describe(def, Some(&copy.to))),
-            (&source.buffer, &describe(def, Some(source))),
-        )?;
-        copy.done.as_ref().map_or(Ok(()), |done| self.streams[to].record(done))
     }
 
     /// The device and node that a failure is about, if the device had claimed the node; and whether the node

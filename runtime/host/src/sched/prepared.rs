@@ -40,8 +40,8 @@ pub(super) struct Copy {
     pub to: Place,
     /// Keeps the source from being overwritten early, where both devices work asynchronously.
     pub done: Option<Event>,
-    /// The split behind which it is enqueued; `None`: it is made in front of its own.
-    pub behind: Option<usize>,
+    /// The split after which it is enqueued; `None`: it is made in front of its own.
+    pub after: Option<usize>,
     /// Of one that is enqueued early and passes through the host: when it is there.
     pub read: Option<Event>,
 }
@@ -75,7 +75,7 @@ pub(super) fn bind_splits(
 }
 
 fn bind_copy(
-    Copied { tensor, from, behind }: Copied,
+    Copied { tensor, from, after }: Copied,
     to: DeviceIdx,
     streams: &[Stream],
     place: &dyn Fn(DeviceIdx, Tensor) -> Option<Place>,
@@ -85,14 +85,14 @@ fn bind_copy(
     let is_within = source.plugin() == target.plugin();
     let done = if is_within { Some(target.event()?) } else { None };
     // Without an event it is made when it is needed.
-    let read = behind.filter(|_| !is_within).and_then(|_| source.event().ok());
-    let behind = behind.filter(|_| is_within || read.is_some());
+    let read = after.filter(|_| !is_within).and_then(|_| source.event().ok());
+    let after = after.filter(|_| is_within || read.is_some());
     Ok(Copy {
         tensor,
         from: (from, place(from, tensor).ok_or_else(missing)?),
         to: place(to, tensor).ok_or_else(missing)?,
         done,
-        behind,
+        after,
         read,
     })
 }

@@ -29,9 +29,9 @@ pub struct Copied {
     pub tensor: Tensor,
     /// The device that it comes from.
     pub from: DeviceIdx,
-    /// The split behind which the copy is enqueued, where the device goes on with other work after it; `None`: it is made when
+    /// The split after which the copy is enqueued, where the device goes on with other work after it; `None`: it is made when
     /// it is needed.
-    pub behind: Option<usize>,
+    pub after: Option<usize>,
 }
 
 /// What the devices of the group do together; each then has the result.
@@ -151,7 +151,7 @@ impl Cut<'_> {
                     place.valid_on.extend(group);
                 }
                 None => {
-                    current.copies.push(Copied { tensor: owner, from: place.made_on, behind: None });
+                    current.copies.push(Copied { tensor: owner, from: place.made_on, after: None });
                     place.valid_on.push(device);
                 }
             }

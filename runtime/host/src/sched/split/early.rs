@@ -1,4 +1,4 @@
-//! Copies that are enqueued behind what makes the tensor, not in front of what reads it, where the device goes on with its part
+//! Copies that are enqueued after what makes the tensor, not in front of what reads it, where the device goes on with its part
 //! of a network in between: both devices then compute at the same time.
 
 use super::Split;
@@ -6,7 +6,7 @@ use crate::sched::layers::listed;
 use crate::sched::place::Placement;
 use llmrt_graph::Graph;
 
-/// Moves copies behind what makes their tensors, and cuts splits there.
+/// Moves copies after what makes their tensors, and cuts splits there.
 pub(super) fn enqueue_early(g: &Graph, placement: &Placement, splits: &mut Vec<Split>) {
     let mut s = 0;
     while s < splits.len() {
@@ -21,7 +21,7 @@ pub(super) fn enqueue_early(g: &Graph, placement: &Placement, splits: &mut Vec<S
                 cut(splits, maker, part);
                 s += 1;
             }
-            splits[s].copies[c].behind = Some(maker);
+            splits[s].copies[c].after = Some(maker);
         }
         s += 1;
     }
@@ -34,7 +34,7 @@ fn cut(splits: &mut Vec<Split>, at: usize, node: usize) {
     first.nodes.end = node;
     splits.insert(at + 1, Split { device, nodes, collectives: Vec::new(), copies: Vec::new() });
     for copied in splits.iter_mut().flat_map(|split| &mut split.copies) {
-        copied.behind = copied.behind.map(|behind| if behind > at { behind + 1 } else { behind });
+        copied.after = copied.after.map(|after| if after > at { after + 1 } else { after });
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use std::collections::{BTreeMap, HashMap};
 
     /// A network of 64 neurons after a product, whose neurons are dealt out so: each split as `device:nodes(copies)`, a copy as
-    /// `name<device` with the split behind which it is enqueued.
+    /// `name<device` with the split after which it is enqueued.
     fn splits(n_neurons: &[u32]) -> String {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[4, 2]);
@@ -79,8 +79,8 @@ mod tests {
         let show = |s: &Split| {
             let copy = |c: &crate::sched::split::Copied| {
                 let name = g.def(c.tensor).name.split('@').next().unwrap();
-                let behind = c.behind.map_or(String::new(), |behind| format!("/{behind}"));
-                format!("{name}<{}{behind}", c.from)
+                let after = c.after.map_or(String::new(), |after| format!("/{after}"));
+                format!("{name}<{}{after}", c.from)
             };
             let copies: Vec<String> = s.copies.iter().map(copy).collect();
             format!("{}:{}({})", s.device, s.nodes.len(), copies.join(" "))
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn each_of_several_devices_gets_it_at_once() {
-        assert_eq!(splits(&[16, 16, 32]), "0:1() 1:3(h<0/0) 0:3() 2:3(h<0/0) 0:3(y<1 y<2)");
+        assert_eq!(splits(&[16, 16, 32]), "0:1() 1:3(h<0) 0:3() 2:3(h<0/0) 0:3(y<1 y<2)");
     }
 
     #[test]
