@@ -8,12 +8,13 @@ use llmrt_engine::neurons::{IndexUse, NeuronOptions};
 use llmrt_graph::rows::NeuronSplit;
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_host::sched::report::Report;
-use llmrt_host::{Device, Host, HostOptions};
+use llmrt_host::{Device, Host, HostOptions, Outcome};
 use llmrt_models::{SparseMode, SparseOptions};
 use llmrt_sparse::Counts;
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
+use llmrt_tests::compile::{Language, compile};
 use llmrt_tests::fixtures::{fixture, fixtures};
-use llmrt_tests::{nmse, steps};
+use llmrt_tests::{ascend, nmse, nvidia, steps};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,8 +69,18 @@ impl Lab {
         mode: SparseMode,
         split: Option<NeuronSplit>,
     ) -> (Vec<f32>, Report) {
-        let names = ["sim:sim.0", "sim:sim.1"];
-        let devices = names[..n_devices].iter().chain(&["cpu"]).map(|name| self.device(name)).collect();
+        self.run_on(model, &["sim:sim.0", "sim:sim.1"][..n_devices], mode, split)
+    }
+
+    /// The same on devices of these ids and the CPU.
+    fn run_on(
+        &self,
+        model: &Path,
+        ids: &[&str],
+        mode: SparseMode,
+        split: Option<NeuronSplit>,
+    ) -> (Vec<f32>, Report) {
+        let devices = ids.iter().chain(&["cpu"]).map(|name| self.device(name)).collect();
         let options = EngineOptions {
             n_ctx: 64,
             n_batch: 32,
@@ -153,6 +164,48 @@ fn parts_of_devices_without_the_ops_are_taken_apart_on_them() {
         // The CPU computes its neurons as before: a product or two, what is made of them, and the last product.
         let n_products = report.nodes[2] / N_LAYERS;
         assert!(n_products <= 6, "{report}");
+    }
+}
+
+/// A plugin of this tree whose libraries are simulated, or one that is compiled here, halves a network with the CPU.
+fn check_plugin(name: &str, file: &Path, options: &[(&str, &Path)], n_fallbacks: bool) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let options =
+        options.iter().map(|(key, value)| (format!("{name}.{key}"), value.display().to_string())).collect();
+    let host = Host::new(HostOptions { options, n_threads: Some(2), ..HostOptions::default() });
+    host.register_builtin(llmrt_cpu::query).unwrap();
+    let outcome = host.load(file.to_path_buf()).outcome;
+    assert!(matches!(outcome, Outcome::Loaded { .. }), "{outcome:?}");
+    let lab = Lab { host, _turn };
+    for model in models(&["llama", "bamboo", "opt"]) {
+        for mode in [SparseMode::Predict, SparseMode::Exact] {
+            let (expected, _) = lab.run(&model, 0, mode, None);
+            let (found, report) = lab.run_on(&model, &[name], mode, Some(split(1, |i| i as usize % 2)));
+            let error = nmse(&found, &expected);
+            println!("{} {mode:?} {name}: NMSE {error:.1e}", model.file_name().unwrap().display());
+            // Products of halves round there, so that a score may fall on the other side of the threshold.
+            let limit = if (name, mode) == ("cann", SparseMode::Predict) { 1e-3 } else { 1e-6 };
+            assert!(error <= limit, "{} {mode:?} {name}: NMSE {error}\n{report}", model.display());
+            let neurons: Vec<u64> = report.neurons.iter().map(|(n, _)| *n).collect();
+            assert_eq!(neurons, [u64::from(N_FF), u64::from(N_FF)], "{report}");
+            assert_eq!(report.n_fallbacks() > 0, n_fallbacks, "{report}");
+        }
+    }
+}
+
+#[test]
+fn simulated_cards_halve_networks_with_the_cpu() {
+    for (name, (file, libraries)) in [("cuda", nvidia::built()), ("cann", ascend::built())] {
+        check_plugin(name, file, &[("lib_dir", libraries)], false);
+    }
+}
+
+#[test]
+fn a_c_plugin_that_lacks_the_ops_takes_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("libllmrt_c.so");
+    if compile(Language::C, "plugins/examples/c/plugin.c", &file, &[]) {
+        check_plugin("c", &file, &[], true);
     }
 }
 

@@ -204,7 +204,8 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
             "layers with a window of {window} tokens: {n_blocks} blocks, those before the window are freed\n"
         ))?;
     }
-    let crowded = |d: &&DevicePlan| d.missing() == 0 && d.free.is_some_and(|free| d.total() > free);
+    let crowded =
+        |d: &&DevicePlan| d.mappable > 0 && d.missing() == 0 && d.free.is_some_and(|free| d.total() > free);
     if let Some(d) = plan.devices.iter().find(crowded) {
         let (device, weights) = (&d.device, bytes(d.mappable));
         output::note(format_args!(
