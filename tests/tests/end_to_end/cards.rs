@@ -2,32 +2,97 @@
 //! token, whether ops fall back or not. Nothing here shows what a real card does.
 
 use llmrt_tests::build::{llmrt, succeed};
-use llmrt_tests::fixtures::{compared, tokens};
+use llmrt_tests::fixtures::{compared, root, tokens};
 use llmrt_tests::{ascend, f32s, nmse, nvidia};
+use serde_json::Value;
 use std::process::Command;
 
 /// GELU is a table in llama.cpp; without it logits differ by less than best tokens lead.
 const LIMIT: f64 = 1e-5;
 const WITHOUT_GELU: f64 = 1e-9;
 
+/// One model of each family; what of its decode step falls back is in `tests/fixtures/placements.txt`.
+const FAMILIES: [&str; 16] = [
+    "llama-dense",
+    "qwen3moe-moe",
+    "gemma3-dense",
+    "gpt-oss-moe",
+    "deepseek2-moe",
+    "deepseek32",
+    "minimax-01-moe",
+    "mamba-dense",
+    "mamba2-dense",
+    "falcon-h1-dense",
+    "lfm2-dense",
+    "qwen3next-moe",
+    "kimi-linear-moe",
+    "rwkv6",
+    "rwkv7",
+    "t5",
+];
+
+fn on_nvidia() -> Command {
+    let (plugin, libraries) = nvidia::built();
+    let mut command = llmrt(["--backend", "cuda", "--plugin"]);
+    command.arg(plugin).env("LLMRT_CUDA_LIB_DIR", libraries);
+    command
+}
+
+fn on_ascend() -> Command {
+    let (plugin, libraries) = ascend::built();
+    let mut command = llmrt(["--backend", "cann", "--plugin"]);
+    command.arg(plugin).env("LLMRT_CANN_LIB_DIR", libraries).env("LLMRT_CANN_SIM", "soc=Ascend910B3");
+    command
+}
+
 #[test]
 fn every_architecture_gives_the_stored_logits_on_nvidias_cards() {
-    let (plugin, libraries) = nvidia::built();
-    check("cuda", || {
-        let mut command = llmrt(["--backend", "cuda", "--plugin"]);
-        command.arg(plugin).env("LLMRT_CUDA_LIB_DIR", libraries);
-        command
-    });
+    check("cuda", on_nvidia);
 }
 
 #[test]
 fn every_architecture_gives_the_stored_logits_on_ascends_cards() {
-    let (plugin, libraries) = ascend::built();
-    check("cann", || {
-        let mut command = llmrt(["--backend", "cann", "--plugin"]);
-        command.arg(plugin).env("LLMRT_CANN_LIB_DIR", libraries).env("LLMRT_CANN_SIM", "soc=Ascend910B3");
-        command
-    });
+    check("cann", on_ascend);
+}
+
+#[test]
+fn placements_show_what_of_each_family_falls_back() {
+    let models = compared();
+    if models.is_empty() {
+        return;
+    }
+    let mut text = String::new();
+    for family in FAMILIES {
+        let model = models.iter().find(|(model, _)| model.file_stem().is_some_and(|stem| stem == family));
+        let (model, _) = model.unwrap_or_else(|| panic!("no model {family}"));
+        for (name, command) in [("cuda", on_nvidia as fn() -> Command), ("cann", on_ascend)] {
+            let mut inspect = command();
+            inspect.args(["inspect", "--placement", "--json"]).arg(model);
+            let found: Value = serde_json::from_slice(&succeed(&mut inspect).stdout).unwrap();
+            let placed = &found["placement"];
+            let n = |row: usize| placed["devices"][row]["n_nodes"].as_u64().unwrap();
+            let fallbacks = placed["fallbacks"].as_array().unwrap().iter();
+            let fallbacks: Vec<_> = fallbacks
+                .map(|f| {
+                    format!(
+                        ", {} {} ({})",
+                        f["count"],
+                        f["op"].as_str().unwrap(),
+                        f["reason"].as_str().unwrap()
+                    )
+                })
+                .collect();
+            text += &format!(
+                "{family} {name}: {} on the card, {} on the CPU{}\n",
+                n(0),
+                n(1),
+                fallbacks.concat()
+            );
+        }
+    }
+    let kept = root().join("tests/fixtures/placements.txt");
+    let expected = std::fs::read_to_string(&kept).unwrap_or_default();
+    assert!(text == expected, "{} should be:\n{text}", kept.display());
 }
 
 /// A prompt of 40 tokens, then single ones; texts whose tokens see later ones at once.
