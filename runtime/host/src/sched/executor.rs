@@ -442,8 +442,8 @@ impl Executor {
                     self.bring(p, split.device, copy, read)
                 })?;
                 split.plan.as_ref().map_or(Ok(()), |plan| self.streams[split.device].run(plan, run_id))?;
-                let later = p.splits[i..].iter().flat_map(|s| s.copies.iter().map(|copy| (s.device, copy)));
-                for (to, copy) in later.filter(|(_, copy)| copy.after == Some(i)) {
+                for &(reader, c) in &split.begins {
+                    let (to, copy) = (p.splits[reader].device, &p.splits[reader].copies[c]);
                     let read = self.begin(p, to, copy)?;
                     early.extend(read.map(|read| ((to, copy.tensor), read)));
                 }

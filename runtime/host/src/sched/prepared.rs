@@ -27,6 +27,8 @@ pub(super) struct BoundSplit {
     /// What it needs from other devices, before its plan runs: first what they put together, then copies.
     pub collectives: Vec<BoundCollective>,
     pub copies: Vec<Copy>,
+    /// Copies that are enqueued after its plan: of which split, and which of that one's.
+    pub begins: Vec<(usize, usize)>,
     /// `None` without nodes, as at the end of a graph.
     pub plan: Option<BackendPlan>,
     /// Rows of the graph.
@@ -69,9 +71,18 @@ pub(super) fn bind_splits(
         let collectives = collectives.collect::<Result<_>>()?;
         let bind = |copied: &Copied| bind_copy(*copied, split.device, streams, &place);
         let copies = split.copies.iter().map(bind).collect::<Result<_>>()?;
-        Ok(BoundSplit { device: split.device, collectives, copies, plan, nodes: split.nodes.clone() })
+        let (device, nodes) = (split.device, split.nodes.clone());
+        Ok(BoundSplit { device, collectives, copies, begins: Vec::new(), plan, nodes })
     };
-    resolved.splits.iter().enumerate().map(bind_split).collect()
+    let mut splits = resolved.splits.iter().enumerate().map(bind_split).collect::<Result<Vec<_>>>()?;
+    for reader in 0..splits.len() {
+        for c in 0..splits[reader].copies.len() {
+            if let Some(maker) = splits[reader].copies[c].after {
+                splits[maker].begins.push((reader, c));
+            }
+        }
+    }
+    Ok(splits)
 }
 
 fn bind_copy(
