@@ -38,8 +38,6 @@ pub enum IndexUse {
     Off,
 }
 
-/// The ending of a model's index, after its whole name.
-const INDEX: &str = ".generated.gpuidx";
 /// Beside a model: PowerInfer's counts.
 const FOLDER: &str = "activation";
 
@@ -49,7 +47,7 @@ const MARGIN: u64 = 256 << 20;
 /// Whether there is something beside the model by which neurons can be chosen.
 fn has_source(files: &ModelFiles, options: &NeuronOptions) -> bool {
     let Some(model) = files.files().next().map(|file| &file.path) else { return false };
-    let has_index = options.index == IndexUse::Saved && path_with(model, INDEX).exists();
+    let has_index = options.index == IndexUse::Saved && index_beside(model).exists();
     has_index || path_beside(model).exists() || model.with_file_name(FOLDER).is_dir()
 }
 
@@ -63,7 +61,7 @@ struct Hot {
 /// Chooses them, by the index beside the model or else by counts of how often each was active.
 fn hot(files: &ModelFiles, networks: &[Network], room: u64, options: &NeuronOptions) -> Result<Hot> {
     let Some(model) = files.files().next().map(|file| file.path.clone()) else { return Ok(none(networks)) };
-    let index = path_with(&model, INDEX);
+    let index = index_beside(&model);
     if options.index == IndexUse::Saved && index.exists() {
         let lists = of_index(&index, networks)?;
         let used: u64 =
@@ -189,10 +187,10 @@ pub(crate) fn stats_of(files: &ModelFiles, model: &Path) -> Result<SparseFile> {
     Ok(file)
 }
 
-/// `model.gguf` and `.x` as `model.gguf.x`.
-fn path_with(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(suffix);
+/// Where PowerInfer's index of a model is: `x.gguf.generated.gpuidx` beside `x.gguf`.
+pub fn index_beside(model: &Path) -> PathBuf {
+    let mut name = model.as_os_str().to_os_string();
+    name.push(".generated.gpuidx");
     name.into()
 }
 

@@ -7,6 +7,7 @@ use crate::model::OpenModel;
 use crate::new_file::{self, NewFile};
 use crate::output::{bytes, n_things, note};
 use clap::Args;
+use llmrt_engine::neurons::index_beside;
 use llmrt_host::load::OpenOptions;
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
 use llmrt_sparse::solve::{
@@ -14,7 +15,7 @@ use llmrt_sparse::solve::{
     upstream_capacity,
 };
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Choose the neurons of a device, and write PowerInfer's index of them.
 ///
@@ -63,7 +64,7 @@ impl Solve {
         let layers = ffn::layers(&model)?;
         let n_ff: Vec<_> = layers.iter().map(Layer::n_ff).collect();
         let counted = inputs::counts(&self.counts, &model, &n_ff)?;
-        let out = self.out.clone().unwrap_or_else(|| with_suffix(&self.model, ".generated.gpuidx"));
+        let out = self.out.clone().unwrap_or_else(|| index_beside(&self.model));
         new_file::check_output(&out, self.force, model.files.files().map(|file| file.path.as_path()))?;
 
         let budget = self.neuron_budget(&model)?;
@@ -147,13 +148,6 @@ impl Solve {
         ));
         Ok(plan.neurons.into_iter().map(|by_device| by_device.iter().sum()).collect())
     }
-}
-
-/// `model.gguf` and `.x` as `model.gguf.x`.
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(suffix);
-    name.into()
 }
 
 /// `2 layers, 768 of 2048 neurons (37.5 %), 12.0 MiB, 91.0 % of activations`
