@@ -35,7 +35,7 @@ pub fn budget(text: &str) -> Result<Budget, String> {
     match text.trim().parse::<f64>() {
         Ok(-1.0) => Ok(Budget(None)),
         Ok(gib) if gib.is_finite() && gib >= 0.0 => Ok(Budget(Some((gib * (1u64 << 30) as f64) as u64))),
-        _ => Err("expected a number of GiB, 0 or more, or -1 for all that is free".into()),
+        _ => Err("expected a number of GiB, 0 or more, or -1 for the default".into()),
     }
 }
 

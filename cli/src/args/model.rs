@@ -92,7 +92,7 @@ pub struct SparseArgs {
     #[arg(long, value_name = "SCORE", value_parser = values::score, allow_hyphen_values = true)]
     #[arg(help_heading = "Sparse")]
     pub sparse_threshold: Option<f32>,
-    /// Memory of the first device that may be used, in GiB, -1: all. Neurons of sparse models that have no room in it are on
+    /// Memory of the first device that may be used, in GiB; -1: the default. Neurons of sparse models that have no room in it are on
     /// the CPU [default: what is free but for 256 MiB].
     #[arg(long, value_name = "GiB", value_parser = values::budget, allow_hyphen_values = true)]
     #[arg(help_heading = "Sparse")]

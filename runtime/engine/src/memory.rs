@@ -135,14 +135,14 @@ impl PlacementPlan {
                 assigned: assigned.clone(),
                 ..PlacementState::default()
             };
+            let vram_budget = dividing.budget;
             let plan_of = |known: &PlacementState| {
                 let resolved = placed(&step.graph, &devices, known)?;
-                Ok(device_plans(&devices, &resolved, options.neurons.vram_budget))
+                Ok(device_plans(&devices, &resolved, vram_budget))
             };
             known.neurons = dividing.split(files, &mut known, &plan_of, &mut notes)?;
             let (neurons, resolved) = (known.neurons.clone(), placed(&step.graph, &devices, &known)?);
             drop(known);
-            let vram_budget = options.neurons.vram_budget;
             let placement = PlacementPlan {
                 model,
                 devices,
@@ -168,6 +168,7 @@ impl PlacementPlan {
             } else {
                 devices.remove(d);
                 budget.remove(d);
+                dividing.leave_out(d);
                 // The old group's memory comes back first.
                 drop(std::mem::take(&mut collectives));
                 collectives = together(&devices);
@@ -328,7 +329,13 @@ pub fn placement(
     files: &ModelFiles,
     options: &EngineOptions,
 ) -> Result<(Report, String)> {
-    let decode = EngineOptions { n_batch: 1, ..options.clone() };
+    let mut decode = EngineOptions { n_batch: 1, ..options.clone() };
+    // The neurons are those that the largest step leaves room for.
+    let largest = PlacementPlan::new(devices, files, options)?;
+    if !largest.neurons.layers.is_empty() && largest.devices.len() == devices.len() {
+        decode.neurons.split = Some(largest.neurons.clone());
+    }
+    drop(largest);
     let placement = PlacementPlan::new(devices, files, &decode)?;
     let text = placement.resolved.graph.to_string();
     Ok((placement.resolved.report, text))
@@ -390,6 +397,9 @@ pub fn kv_blocks(
         KvLimit::Share(share) => {
             let room = |((row, device), paged): ((DevicePlan, &Arc<Device>), u64)| {
                 let Ok((free, total)) = device.memory() else { return u64::MAX };
+                let limit = row.free.unwrap_or(free);
+                let total = total.min(total - free + limit);
+                let free = free.min(limit);
                 let used = total.saturating_sub(free) + row.weights + row.compute + row.staging - row.pinned;
                 ((total as f64 * share) as u64).saturating_sub(used + row.kv - paged)
             };

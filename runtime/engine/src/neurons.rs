@@ -45,10 +45,10 @@ const FOLDER: &str = "activation";
 const MARGIN: u64 = 256 << 20;
 
 /// Whether there is something beside the model by which neurons can be chosen.
-fn has_source(files: &ModelFiles, options: &NeuronOptions) -> bool {
-    let Some(model) = files.files().next().map(|file| &file.path) else { return false };
+fn has_source(files: &ModelFiles, networks: &[Network], options: &NeuronOptions) -> Result<bool> {
+    let Some(model) = files.files().next().map(|file| &file.path) else { return Ok(false) };
     let has_index = options.index == IndexUse::Saved && index_beside(model).exists();
-    has_index || path_beside(model).exists() || model.with_file_name(FOLDER).is_dir()
+    Ok(has_index || counts(files, model, networks)?.is_some())
 }
 
 /// The neurons that a device with room for `room` bytes of them gets, by layer as `networks` are; with a note for the user, if
@@ -59,27 +59,39 @@ struct Hot {
 }
 
 /// Chooses them, by the index beside the model or else by counts of how often each was active.
-fn hot(files: &ModelFiles, networks: &[Network], room: u64, options: &NeuronOptions) -> Result<Hot> {
+/// `is_free` leaves out networks that are for one device anyway.
+fn hot(
+    files: &ModelFiles,
+    all: &[Network],
+    is_free: &[bool],
+    room: u64,
+    options: &NeuronOptions,
+) -> Result<Hot> {
+    let networks = &free(all.to_vec(), is_free)[..];
     let Some(model) = files.files().next().map(|file| file.path.clone()) else { return Ok(none(networks)) };
     let index = index_beside(&model);
     if options.index == IndexUse::Saved && index.exists() {
-        let lists = of_index(&index, networks)?;
+        let lists = free(of_index(&index, all)?, is_free);
         let used: u64 =
             networks.iter().zip(&lists).map(|(network, list)| bytes_of(network, list.len())).sum();
         if used <= room {
             return Ok(Hot { lists, note: None });
         }
     }
-    let Some(counts) = counts(files, &model, networks)? else {
-        let problem = "there are no counts of active neurons beside the model, so that all are on the CPU: count with \
+    let Some(counts) = counts(files, &model, all)?.map(|counts| free(counts, is_free)) else {
+        let problem = "there are no counts of active neurons beside the model, so all neurons are on the CPU: count with \
                        `llmrt sparse profile`";
         return Ok(Hot { note: Some(problem.into()), ..none(networks) });
     };
     if counts.iter().all(|counts| counts.total() == 0.0) {
-        let problem = "all counts of active neurons are 0, so that all neurons are on the CPU";
+        let problem = "all counts of active neurons are 0, so all neurons are on the CPU";
         return Ok(Hot { note: Some(problem.into()), ..none(networks) });
     }
     Ok(Hot { lists: hottest(networks, &counts, room), note: None })
+}
+
+fn free<T>(all: Vec<T>, is_free: &[bool]) -> Vec<T> {
+    all.into_iter().zip(is_free).filter(|(_, free)| **free).map(|(one, _)| one).collect()
 }
 
 fn none(networks: &[Network]) -> Hot {
@@ -102,7 +114,13 @@ fn hottest(networks: &[Network], counts: &[Counts], room: u64) -> Vec<Vec<u32>> 
         capacity: room / largest / block,
         threshold: 0,
     };
-    let chosen = most_activations(&sums, request).unwrap_or_else(|_| vec![0; sums.len()]);
+    let mut chosen = most_activations(&sums, request).unwrap_or_else(|_| vec![0; sums.len()]);
+    // Where there is room left, what never fired goes along, so that the CPU has no part in those layers.
+    let mut left = (request.capacity as usize).saturating_sub(chosen.iter().sum());
+    for (k, sums) in chosen.iter_mut().zip(&sums) {
+        let more = left.min(sums.as_slice().len() - *k);
+        (*k, left) = (*k + more, left - more);
+    }
     let neurons = |((sums, k), network): ((&Counts, usize), &Network)| {
         let of_block = |unit: u32| {
             let first = unit * block as u32;
@@ -211,7 +229,7 @@ mod tests {
     use super::*;
 
     fn network(n_neurons: u64, block: u64, bytes: u64) -> Network {
-        Network { layer: 0, n_neurons, block, bytes, is_sparse: true }
+        Network { layer: 0, n_neurons, block, bytes, weights: Vec::new(), is_sparse: true }
     }
 
     fn counts(counts: &[u32]) -> Counts {

@@ -81,6 +81,6 @@ fn a_device_lost_in_a_step_leaves_all_neurons_to_the_cpu() {
 fn budgets_that_are_none_are_refused() {
     for budget in ["-2", "nan", "4GiB"] {
         let stderr = fail(llmrt(["run", "-p", "x", "--vram-budget", budget]).arg("-n").arg("1"), 2);
-        assert!(stderr.contains("GiB") && stderr.contains("-1 for all"), "{stderr}");
+        assert!(stderr.contains("GiB") && stderr.contains("-1 for the default"), "{stderr}");
     }
 }

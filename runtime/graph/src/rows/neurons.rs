@@ -28,7 +28,7 @@ impl NeuronSplit {
 }
 
 /// A feed-forward network whose neurons can be dealt out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
     /// The number N of `blk.N`.
     pub layer: usize,
@@ -36,6 +36,8 @@ pub struct Network {
     pub n_neurons: u64,
     /// Lists have whole blocks of so many, beginning at multiples of it.
     pub block: u64,
+    /// The weights that belong to neurons.
+    pub weights: Vec<String>,
     /// Bytes of all of them: rows and columns of gate, up, down, predictors and biases.
     pub bytes: u64,
     /// Whether those that give zeros need not be computed.
@@ -76,6 +78,7 @@ impl Graph {
                 layer: layer_of(&self.def(pair.down).name)?,
                 n_neurons: pair.width,
                 block: block_of(self, &pair) as u64,
+                weights: weights.iter().map(|&t| self.def(t).name.clone()).collect(),
                 bytes: weights.iter().map(|&t| self.def(t).n_bytes()).sum(),
                 is_sparse,
             })
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn networks_have_their_neurons_with_what_belongs_to_each() {
         let of = |g: &Graph| {
-            let Network { layer, n_neurons, block, bytes, is_sparse } = g.networks()[0];
+            let Network { layer, n_neurons, block, bytes, is_sparse, .. } = g.networks()[0];
             assert_eq!((layer, n_neurons, block, is_sparse, g.networks().len()), (3, WIDTH, 1, true, 1));
             bytes / WIDTH
         };

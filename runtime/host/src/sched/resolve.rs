@@ -102,7 +102,7 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Re
     let splits = split(&graph, &placement, Together { group: &members, joins: &joins, rows, broadcasts });
     let names = devices.iter().map(|d| d.name().to_string()).collect();
     let mut report = Report::new(&graph, names, &splits, &placement.fallbacks);
-    report.neurons = neurons_by_device(&graph, devices.len(), &known.neurons);
+    report.neurons = neurons_by_device(&graph, &placement, devices.len());
     report.n_legalised = n_legalised;
     report.by_copies = group.err().filter(|_| sharing.len() > 1);
     report.failed = failed.into_values().collect();
@@ -118,19 +118,20 @@ fn meant_for(g: &Graph, node: usize) -> DeviceIdx {
     layers::listed(g, &g.nodes[node]).unwrap_or(0)
 }
 
-/// Neurons of the networks that are in parts, and the bytes of the parts' weights, by device.
-fn neurons_by_device(g: &Graph, n_devices: usize, split: &NeuronSplit) -> Vec<(u64, u64)> {
-    let mut rows = vec![(0, 0); n_devices];
-    let mut counted = HashSet::new();
-    for def in &g.tensors {
-        let part = Part::of_name(&def.name).filter(|part| def.listed.is_some() && part.index < n_devices);
-        let Some(part) = part else { continue };
-        rows[part.index].1 += def.n_bytes();
-        if let Some(layer) = layer_of(part.whole).filter(|layer| counted.insert(*layer)) {
-            let lists = split.layers.get(&layer).into_iter().flatten();
-            rows.iter_mut().zip(lists).for_each(|(row, list)| row.0 += list.len() as u64);
+/// Neurons of the networks that are in parts, by the device of each part's last product, and the bytes of the parts' weights.
+fn neurons_by_device(g: &Graph, placement: &Placement, n_devices: usize) -> Vec<(u64, u64)> {
+    let (mut rows, mut counted, mut parts) = (vec![(0, 0); n_devices], HashSet::new(), HashMap::new());
+    for (node, &device) in g.nodes.iter().zip(&placement.node) {
+        for &t in node.src.iter().flatten() {
+            let def = g.def(t);
+            let (Some(list), Some(part)) = (&def.listed, Part::of_name(&def.name)) else { continue };
+            if counted.insert((device, t)) {
+                rows[device].1 += def.n_bytes();
+            }
+            parts.insert((layer_of(part.whole), part.index), (device, list.len() as u64));
         }
     }
+    parts.into_values().for_each(|(device, n)| rows[device].0 += n);
     rows
 }
 

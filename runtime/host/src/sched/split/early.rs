@@ -1,29 +1,34 @@
 //! Copies that are enqueued after what makes the tensor, not in front of what reads it, where the device goes on with its part
 //! of a network in between: both devices then compute at the same time.
 
-use super::Split;
+use super::{Copied, Split};
 use crate::sched::layers::listed;
 use crate::sched::place::Placement;
 use llmrt_graph::Graph;
 
 /// Moves copies after what makes their tensors, and cuts splits there.
 pub(super) fn enqueue_early(g: &Graph, placement: &Placement, splits: &mut Vec<Split>) {
-    let mut s = 0;
-    while s < splits.len() {
-        for c in 0..splits[s].copies.len() {
-            let (copied, start) = (splits[s].copies[c], splits[s].nodes.start);
-            let made = (0..start).rev().find(|&i| g.owner(g.nodes[i].dst) == copied.tensor);
-            let Some(made) = made else { continue };
-            let is_part = |i: &usize| placement.node[*i] == copied.from && listed(g, &g.nodes[*i]).is_some();
-            let Some(part) = (made + 1..start).find(is_part) else { continue };
-            let Some(maker) = splits.iter().position(|split| split.nodes.contains(&made)) else { continue };
-            if splits[maker].nodes.contains(&part) {
-                cut(splits, maker, part);
-                s += 1;
-            }
-            splits[s].copies[c].after = Some(maker);
+    let maker = |copied: &Copied, start: usize| {
+        let made = (0..start).rev().find(|&i| g.owner(g.nodes[i].dst) == copied.tensor)?;
+        let is_part = |i: &usize| placement.node[*i] == copied.from && listed(g, &g.nodes[*i]).is_some();
+        Some((made, (made + 1..start).find(is_part)?))
+    };
+    let mut found = Vec::new();
+    for split in splits.iter() {
+        found.extend(split.copies.iter().filter_map(|copied| maker(copied, split.nodes.start)));
+    }
+    for (made, part) in found {
+        if let Some(at) = splits.iter().position(|s| s.nodes.contains(&made) && s.nodes.contains(&part)) {
+            cut(splits, at, part);
         }
-        s += 1;
+    }
+    // Now that all cuts are made, the numbers of splits stay.
+    let of_node: Vec<_> = splits.iter().map(|split| split.nodes.clone()).collect();
+    for split in splits {
+        for copied in &mut split.copies {
+            let made = maker(copied, split.nodes.start).map(|(made, _)| made);
+            copied.after = made.and_then(|made| of_node.iter().position(|nodes| nodes.contains(&made)));
+        }
     }
 }
 
@@ -33,9 +38,6 @@ fn cut(splits: &mut Vec<Split>, at: usize, node: usize) {
     let (device, nodes) = (first.device, node..first.nodes.end);
     first.nodes.end = node;
     splits.insert(at + 1, Split { device, nodes, collectives: Vec::new(), copies: Vec::new() });
-    for copied in splits.iter_mut().flat_map(|split| &mut split.copies) {
-        copied.after = copied.after.map(|after| if after > at { after + 1 } else { after });
-    }
 }
 
 #[cfg(test)]
@@ -77,7 +79,7 @@ mod tests {
         let placement = place(&g, &facts).unwrap();
         assert_eq!(placement.fallbacks, [], "parts are where they are meant to be");
         let show = |s: &Split| {
-            let copy = |c: &crate::sched::split::Copied| {
+            let copy = |c: &Copied| {
                 let name = g.def(c.tensor).name.split('@').next().unwrap();
                 let after = c.after.map_or(String::new(), |after| format!("/{after}"));
                 format!("{name}<{}{after}", c.from)
@@ -102,6 +104,32 @@ mod tests {
     #[test]
     fn the_first_half_does_not_wait_for_the_second() {
         assert_eq!(splits(&[32, 32, 0]), "0:1() 1:3(h<0) 0:3() 0:2(y<1)");
+    }
+
+    /// A split is cut for one copy after another tensor that a second copy needs.
+    #[test]
+    fn a_cut_moves_what_is_made_after_it() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[4, 2]);
+        let w = |g: &mut Graph, name: &str| g.weight(name, DType::F32, &[4, 4], Role::Matrix);
+        let [first, part, second, again] =
+            ["first", "a@0/2:#", "second", "b@0/2:#"].map(|name| w(&mut g, name));
+        let a = g.mul_mat(first, x);
+        let p = g.mul_mat(part, a);
+        let b = g.mul_mat(second, p);
+        let q = g.mul_mat(again, b);
+        let with_b = g.relu(b);
+        let with_a = g.relu(a);
+        let end = g.add(with_a, with_b);
+        let end = g.add(end, q);
+        g.output(end, "end");
+        let g = g.finish().unwrap();
+        let placement = Placement { node: vec![0, 0, 0, 0, 1, 1, 1, 0], ..Placement::default() };
+        let found = split(&g, &placement, Together::default());
+        let nodes: Vec<_> = found.iter().map(|split| split.nodes.clone()).collect();
+        assert_eq!(nodes, [0..1, 1..3, 3..4, 4..7, 7..8]);
+        let after: Vec<_> = found[3].copies.iter().map(|copied| (copied.tensor, copied.after)).collect();
+        assert_eq!(after, [(b, Some(1)), (a, Some(0))]);
     }
 
     #[test]
