@@ -305,7 +305,7 @@ fn what_neurons_cannot_be_chosen_by_is_noted_and_all_are_on_the_cpu() {
     };
     let found = notes(10_000);
     assert!(
-        found.contains("sim:sim.0: 10000 bytes are less than the") && found.contains("dense parts"),
+        found.contains("sim:sim.0: the budget of 10000 bytes is less") && found.contains("dense parts"),
         "{found}"
     );
     let activation = dir.path().join("activation");

@@ -244,7 +244,8 @@ mod tests {
                 (0..1024).map(|i| if i / 256 == 2 || i % 4 == 1 { 9 } else { 1 }).collect();
             hottest(&networks, &[counts(&active)], room).remove(0)
         };
-        assert!(of(1, 2559).is_empty(), "room for less than a group");
+        assert!(of(256, 2559).is_empty(), "room for less than a block");
+        assert_eq!(of(1, 2559).len(), 255, "less than a group fills what is left");
         let third = 512..768;
         assert_eq!(of(256, 2560), third.clone().collect::<Vec<_>>());
         assert!(of(1, 2560).iter().all(|&i| third.contains(&i) || i % 4 == 1));
