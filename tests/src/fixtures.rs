@@ -36,6 +36,18 @@ pub fn fixture(dir: &Path, name: &str) -> Option<PathBuf> {
     Some(file)
 }
 
+/// A llama of PowerInfer as `llama.gguf` in a folder, with the counts of its neurons beside it.
+pub fn counted_llama(dir: &Path) -> Option<PathBuf> {
+    let from = fixtures("powerinfer")?;
+    let (model, counts) = (dir.join("llama.gguf"), dir.join("activation"));
+    std::fs::copy(fixture(&from, "llama.powerinfer.gguf")?, &model).expect("the model can be copied");
+    std::fs::create_dir(&counts).expect("the folder is new");
+    for name in ["activation_0.pt", "activation_1.pt"] {
+        std::fs::copy(from.join("pt").join(name), counts.join(name)).expect("counts can be copied");
+    }
+    Some(model)
+}
+
 /// Models that an architecture of this tree refuses: that of Refact has no experts, so those of the file would not count.
 const REFUSED: [&str; 1] = ["refact-moe.gguf"];
 

@@ -13,7 +13,7 @@ use llmrt_models::{SparseMode, SparseOptions};
 use llmrt_sparse::Counts;
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
 use llmrt_tests::compile::{Language, compile};
-use llmrt_tests::fixtures::{fixture, fixtures};
+use llmrt_tests::fixtures::{counted_llama, fixture, fixtures};
 use llmrt_tests::{ascend, nmse, nvidia, steps};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -229,20 +229,10 @@ fn queues_of_any_timing_give_the_same_bits() {
     }
 }
 
-/// A llama with counts of its neurons beside it.
-fn counted(dir: &Path) -> Option<(PathBuf, Vec<Counts>)> {
-    let from = fixtures("powerinfer")?;
-    let model = dir.join("llama.gguf");
-    std::fs::copy(fixture(&from, "llama.powerinfer.gguf")?, &model).unwrap();
-    std::fs::create_dir(dir.join("activation")).unwrap();
-    let counts = (0..N_LAYERS).map(|i| {
-        let name = format!("activation_{i}.pt");
-        let bytes = std::fs::read(from.join("pt").join(&name)).unwrap();
-        std::fs::write(dir.join("activation").join(name), &bytes).unwrap();
-        Counts::from_pt(&bytes).unwrap()
-    });
-    let counts = counts.collect();
-    Some((model, counts))
+/// The counts of each layer beside a model.
+fn counts(dir: &Path) -> Vec<Counts> {
+    let file = |i| dir.join("activation").join(format!("activation_{i}.pt"));
+    (0..N_LAYERS).map(|i| Counts::from_pt(&std::fs::read(file(i)).unwrap()).unwrap()).collect()
 }
 
 fn budget(bytes: Option<u64>) -> EngineOptions {
@@ -254,7 +244,8 @@ fn budget(bytes: Option<u64>) -> EngineOptions {
 fn a_device_gets_the_most_active_neurons_that_its_budget_has_room_for() {
     let lab = lab("");
     let dir = tempfile::tempdir().unwrap();
-    let Some((model, counts)) = counted(dir.path()) else { return };
+    let Some(model) = counted_llama(dir.path()) else { return };
+    let counts = counts(dir.path());
     let plan = |bytes| PlacementPlan::new(&lab.pair(), &files(&model), &budget(bytes)).unwrap();
     let whole = plan(None);
     assert!(whole.neurons.layers.is_empty(), "all fit, so that nothing is divided");
@@ -295,7 +286,7 @@ fn a_device_gets_the_most_active_neurons_that_its_budget_has_room_for() {
 fn what_neurons_cannot_be_chosen_by_is_noted_and_all_are_on_the_cpu() {
     let lab = lab("");
     let dir = tempfile::tempdir().unwrap();
-    let Some((model, _)) = counted(dir.path()) else { return };
+    let Some(model) = counted_llama(dir.path()) else { return };
     let notes = |bytes| {
         let plan = PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
         let on_cpu = plan.resolved.report.neurons.last().unwrap().0;
@@ -330,7 +321,7 @@ fn what_neurons_cannot_be_chosen_by_is_noted_and_all_are_on_the_cpu() {
 fn an_index_beside_the_model_is_used_if_its_neurons_fit() {
     let lab = lab("");
     let dir = tempfile::tempdir().unwrap();
-    let Some((model, _)) = counted(dir.path()) else { return };
+    let Some(model) = counted_llama(dir.path()) else { return };
     let hot: Vec<Vec<u32>> = vec![vec![], (100..164).collect()];
     let layers = hot.iter().map(|hot| LayerIndex { n_ff: N_FF as usize, hot: hot.clone() }).collect();
     let index = NeuronIndex { vram_capacity: 1, layers };
@@ -354,7 +345,7 @@ fn an_index_beside_the_model_is_used_if_its_neurons_fit() {
 fn networks_that_a_rule_places_are_not_divided() {
     let lab = lab("");
     let dir = tempfile::tempdir().unwrap();
-    let Some((model, _)) = counted(dir.path()) else { return };
+    let Some(model) = counted_llama(dir.path()) else { return };
     let plan = |rule: &str| {
         let mut options = budget(Some(700_000));
         options.tensors = [rule.parse().unwrap()].into();
@@ -371,7 +362,7 @@ fn networks_that_a_rule_places_are_not_divided() {
 fn files_beside_a_model_that_are_no_use_are_noted_unless_a_budget_depends_on_them() {
     let lab = lab("");
     let dir = tempfile::tempdir().unwrap();
-    let Some((model, _)) = counted(dir.path()) else { return };
+    let Some(model) = counted_llama(dir.path()) else { return };
     std::fs::write(dir.path().join("llama.sparse.gguf"), "no statistics").unwrap();
     let plan = |bytes| PlacementPlan::new(&lab.pair(), &files(&model), &budget(bytes));
     let by_default = plan(None).unwrap();

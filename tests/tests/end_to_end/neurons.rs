@@ -1,23 +1,11 @@
 //! `--vram-budget` as a user has it: neurons of a sparse model on a simulated device and on the CPU.
 
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
-use llmrt_tests::fixtures::{fixture, fixtures};
+use llmrt_tests::fixtures::counted_llama;
 use llmrt_tests::{f32s, nmse};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// A llama of PowerInfer in a folder, with counts beside it.
-fn counted(dir: &Path) -> Option<PathBuf> {
-    let from = fixtures("powerinfer")?;
-    let model = dir.join("llama.gguf");
-    std::fs::copy(fixture(&from, "llama.powerinfer.gguf")?, &model).unwrap();
-    std::fs::create_dir(dir.join("activation")).unwrap();
-    for name in ["activation_0.pt", "activation_1.pt"] {
-        std::fs::copy(from.join("pt").join(name), dir.join("activation").join(name)).unwrap();
-    }
-    Some(model)
-}
 
 /// In GiB: room for the dense parts and about half of the neurons.
 const HALF: &str = "0.0015";
@@ -40,7 +28,7 @@ fn on(device: &str) -> Command {
 #[test]
 fn neurons_are_where_the_placement_shows_them_and_the_logits_are_the_same() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(model) = counted(dir.path()) else { return };
+    let Some(model) = counted_llama(dir.path()) else { return };
     let (expected, _) = logits(&mut llmrt([""; 0]), &model, &[]);
     let budget = ["--vram-budget", HALF];
     let mut inspect = on("sim:sim");
@@ -65,7 +53,7 @@ fn neurons_are_where_the_placement_shows_them_and_the_logits_are_the_same() {
 #[test]
 fn a_device_lost_in_a_step_leaves_all_neurons_to_the_cpu() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(model) = counted(dir.path()) else { return };
+    let Some(model) = counted_llama(dir.path()) else { return };
     let (expected, _) = logits(&mut llmrt([""; 0]), &model, &[]);
     for at in [1, 4, 9, 17] {
         let mut command = llmrt(["--plugin"]);
