@@ -5,13 +5,11 @@ use std::ops::Range;
 
 use llmrt_gguf::TensorInfo;
 use llmrt_graph::rows::Part;
-use llmrt_graph::tensor::Shape;
 
 /// Where the bytes of a tensor are, from the first byte of its entry in the file on.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Pieces {
     /// One after the other.
-    #[default]
     Together,
     /// Runs of each row, or of the matrix as one row.
     Runs {
@@ -58,18 +56,21 @@ impl Pieces {
         if !ranges.iter().all(fits) {
             return None;
         }
-        let n = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-        let mut at = 0;
+        // The entry begins with the first byte that the part has; runs count from there.
+        let first = ranges.first().map_or(0, |range| range.start / elems * unit);
+        let (mut n, mut at) = (0, 0);
         let mut run = |range: &Range<u64>| {
             let len = (range.end - range.start).div_ceil(elems) * unit;
-            at += len;
-            Run { from: range.start / elems * unit, at: at - len, len }
+            (n, at) = (n + range.end - range.start, at + len);
+            Run { from: range.start / elems * unit - first, at: at - len, len }
         };
         let runs: Vec<Run> = ranges.iter().map(&mut run).collect();
         let ne = part.shape(whole.ne, n);
-        let (row, step) = if of_rows { (at, 0) } else { (at, row) };
-        let nbytes = if of_rows { at } else { at * ne[1] };
-        Some(entry(whole, part, (ne, nbytes), Pieces::Runs { row, step, runs }))
+        let (step, nbytes) = if of_rows { (0, at) } else { (row, at * ne[1]) };
+        let is_one = runs.len() <= 1 && (of_rows || row == at);
+        let pieces = if is_one { Pieces::Together } else { Pieces::Runs { row: at, step, runs } };
+        let offset = whole.offset + first;
+        Some((TensorInfo { name: part.name(), ne, offset, nbytes, ..whole.clone() }, pieces))
     }
 
     /// Whether the bytes follow each other in the file.
@@ -77,11 +78,14 @@ impl Pieces {
         *self == Pieces::Together
     }
 
-    /// A number by which different places differ.
+    /// A number by which different places differ; 0: the bytes follow each other.
     pub fn id(&self) -> u64 {
+        if self.is_together() {
+            return 0;
+        }
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
-        if self.is_together() { 0 } else { hasher.finish() }
+        hasher.finish()
     }
 
     /// The bytes of the file from the first to the last one of a part of `nbytes`, from the first byte of its entry on.
@@ -103,22 +107,6 @@ impl Pieces {
     }
 }
 
-/// The entry of a part, which begins with the first byte that it has; runs count from there.
-fn entry(
-    whole: &TensorInfo,
-    part: Part<'_>,
-    (ne, nbytes): (Shape, u64),
-    pieces: Pieces,
-) -> (TensorInfo, Pieces) {
-    let Pieces::Runs { row, step, mut runs } = pieces else { return (whole.clone(), pieces) };
-    let first = runs.first().map_or(0, |run| run.from);
-    runs.iter_mut().for_each(|run| run.from -= first);
-    let is_one = runs.len() <= 1 && (step == 0 || step == row);
-    let pieces = if is_one { Pieces::Together } else { Pieces::Runs { row, step, runs } };
-    let info = TensorInfo { name: part.name(), ne, offset: whole.offset + first, nbytes, ..whole.clone() };
-    (info, pieces)
-}
-
 /// Runs of numbers that follow each other.
 fn ranges(list: &[u32]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -137,20 +125,23 @@ mod tests {
     use llmrt_abi::DType;
     use llmrt_graph::rows::Cut;
 
-    /// The file's bytes that a part of a matrix of Q4_0 (128 columns in 4 blocks of 18 bytes, 6 rows) has, as ranges.
-    fn check(cut: Cut, listed: Option<&[u32]>, expected: &[(u64, u64)]) {
-        let nbytes = 6 * 72;
-        let whole = TensorInfo {
+    /// A matrix of Q4_0: 128 columns in 4 blocks of 18 bytes, 6 rows.
+    fn whole() -> TensorInfo {
+        TensorInfo {
             name: "w".into(),
             dtype: DType::Q4_0,
             ne: [128, 6, 1, 1],
             n_dims: 2,
             offset: 1000,
-            nbytes,
+            nbytes: 6 * 72,
             file: 0,
-        };
+        }
+    }
+
+    /// The file's bytes that a part of it has, as ranges.
+    fn check(cut: Cut, listed: Option<&[u32]>, expected: &[(u64, u64)]) {
         let part = Part { whole: "w", index: 1, n: 2, cut };
-        let (info, pieces) = Pieces::of(&whole, part, listed).unwrap();
+        let (info, pieces) = Pieces::of(&whole(), part, listed).unwrap();
         let (mut found, mut at) = (Vec::<(u64, u64)>::new(), 0);
         while at < info.nbytes {
             let (from, len) = pieces.at(at);
@@ -197,17 +188,8 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_tensor_or_no_whole_block_is_refused() {
-        let whole = TensorInfo {
-            name: "w".into(),
-            dtype: DType::Q4_0,
-            ne: [128, 6, 1, 1],
-            n_dims: 2,
-            offset: 0,
-            nbytes: 432,
-            file: 0,
-        };
         let of = |cut, listed: Option<&[u32]>| {
-            Pieces::of(&whole, Part { whole: "w", index: 0, n: 2, cut }, listed)
+            Pieces::of(&whole(), Part { whole: "w", index: 0, n: 2, cut }, listed)
         };
         assert_eq!(of(Cut::ListedRows, Some(&[6])), None);
         assert_eq!(of(Cut::ListedRows, None), None);

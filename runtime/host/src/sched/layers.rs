@@ -38,7 +38,7 @@ pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
     for (share, node) in shares.iter_mut().zip(&g.nodes) {
         // What a node of a part was taken apart into has no part's name, but reads the part's results alone.
         let with = node.src.iter().flatten().map(|&t| g.owner(t));
-        let with = with.filter(|&t| matches!(g.def(t).kind, Kind::Computed));
+        let with = with.filter(|&t| g.def(t).kind == Kind::Computed);
         let mut with = with.map(|t| made.get(&t).copied());
         let first = with.next().flatten();
         let follows = first.filter(|_| with.all(|d| d == first));

@@ -8,14 +8,21 @@ use llmrt_graph::Graph;
 
 /// Moves copies after what makes their tensors, and cuts splits there.
 pub(super) fn enqueue_early(g: &Graph, placement: &Placement, splits: &mut Vec<Split>) {
-    let maker = |copied: &Copied, start: usize| {
+    let is_part = |i: &usize| listed(g, &g.nodes[*i]).is_some();
+    let parts: Vec<usize> = (0..g.nodes.len()).filter(is_part).collect();
+    // What makes a tensor, and the part that its device has between that and the reader.
+    let made_before_a_part = |copied: &Copied, start: usize| {
         let made = (0..start).rev().find(|&i| g.owner(g.nodes[i].dst) == copied.tensor)?;
-        let is_part = |i: &usize| placement.node[*i] == copied.from && listed(g, &g.nodes[*i]).is_some();
-        Some((made, (made + 1..start).find(is_part)?))
+        let is_between = |i: &usize| (made + 1..start).contains(i) && placement.node[*i] == copied.from;
+        Some((made, parts.iter().copied().find(is_between)?))
     };
+    if parts.is_empty() {
+        return;
+    }
     let mut found = Vec::new();
     for split in splits.iter() {
-        found.extend(split.copies.iter().filter_map(|copied| maker(copied, split.nodes.start)));
+        let start = split.nodes.start;
+        found.extend(split.copies.iter().filter_map(|copied| made_before_a_part(copied, start)));
     }
     for (made, part) in found {
         if let Some(at) = splits.iter().position(|s| s.nodes.contains(&made) && s.nodes.contains(&part)) {
@@ -26,8 +33,8 @@ pub(super) fn enqueue_early(g: &Graph, placement: &Placement, splits: &mut Vec<S
     let of_node: Vec<_> = splits.iter().map(|split| split.nodes.clone()).collect();
     for split in splits {
         for copied in &mut split.copies {
-            let made = maker(copied, split.nodes.start).map(|(made, _)| made);
-            copied.after = made.and_then(|made| of_node.iter().position(|nodes| nodes.contains(&made)));
+            let found = made_before_a_part(copied, split.nodes.start);
+            copied.after = found.and_then(|(made, _)| of_node.iter().position(|nodes| nodes.contains(&made)));
         }
     }
 }
