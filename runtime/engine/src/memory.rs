@@ -126,7 +126,7 @@ impl PlacementPlan {
         };
         let mut assigned = assign(&devices, &mut warnings);
         let mut budget = limited(budget(&devices), options);
-        let mut dividing = Dividing::new(&step.graph, options);
+        let mut dividing = Dividing::new(&step.graph, files, devices.len(), options);
         loop {
             let mut known = PlacementState {
                 budget: budget.clone(),
@@ -140,7 +140,7 @@ impl PlacementPlan {
                 let resolved = placed(&step.graph, &devices, known)?;
                 Ok(device_plans(&devices, &resolved, vram_budget))
             };
-            known.neurons = dividing.split(files, &mut known, &plan_of, &mut notes)?;
+            known.neurons = dividing.split(&mut known, &plan_of, &mut notes)?;
             let (neurons, resolved) = (known.neurons.clone(), placed(&step.graph, &devices, &known)?);
             drop(known);
             let placement = PlacementPlan {
@@ -267,11 +267,13 @@ fn device_plans(devices: &[Arc<Device>], resolved: &Resolved, vram_budget: Optio
         ..DevicePlan::default()
     };
     let mut rows: Vec<_> = devices.iter().zip(&resolved.report.compute_bytes).map(row).collect();
-    for (device, t) in weights(resolved) {
-        rows[device].weights += match device == baseline {
-            true => g.def(t).n_bytes(),
-            false => stored_bytes(&devices[device], g.def(t)),
-        };
+    for (device, def) in weights(resolved).into_iter().map(|(device, t)| (device, g.def(t))) {
+        let n = if device == baseline { def.n_bytes() } else { stored_bytes(&devices[device], def) };
+        rows[device].weights += n;
+        // Parts by lists are copies.
+        if device == baseline && def.listed.is_none() {
+            rows[device].mappable += n;
+        }
     }
     for (t, &device) in resolved.placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State) {
         rows[device].kv += g.def(*t).n_bytes();
@@ -287,10 +289,6 @@ fn device_plans(devices: &[Arc<Device>], resolved: &Resolved, vram_budget: Optio
     if let Some(limit) = vram_budget.filter(|_| baseline > 0) {
         rows[0].free = Some(rows[0].free.map_or(limit, |free| free.min(limit)));
     }
-    // Parts by lists are copies.
-    let of_map = |&(device, t): &(usize, Tensor)| device == baseline && g.def(t).listed.is_none();
-    rows[baseline].mappable =
-        weights(resolved).into_iter().filter(of_map).map(|(_, t)| g.def(t).n_bytes()).sum();
     rows
 }
 
@@ -330,12 +328,12 @@ pub fn placement(
     options: &EngineOptions,
 ) -> Result<(Report, String)> {
     let mut decode = EngineOptions { n_batch: 1, ..options.clone() };
-    // The neurons are those that the largest step leaves room for.
-    let largest = PlacementPlan::new(devices, files, options)?;
-    if !largest.neurons.layers.is_empty() && largest.devices.len() == devices.len() {
-        decode.neurons.split = Some(largest.neurons.clone());
+    if devices.len() > 1 {
+        // The neurons are those that the largest step leaves room for.
+        let PlacementPlan { neurons, devices: used, .. } = PlacementPlan::new(devices, files, options)?;
+        let is_used = |neurons: &Arc<NeuronSplit>| !neurons.layers.is_empty() && used.len() == devices.len();
+        decode.neurons.split = Some(neurons).filter(is_used).or(decode.neurons.split);
     }
-    drop(largest);
     let placement = PlacementPlan::new(devices, files, &decode)?;
     let text = placement.resolved.graph.to_string();
     Ok((placement.resolved.report, text))
@@ -397,10 +395,9 @@ pub fn kv_blocks(
         KvLimit::Share(share) => {
             let room = |((row, device), paged): ((DevicePlan, &Arc<Device>), u64)| {
                 let Ok((free, total)) = device.memory() else { return u64::MAX };
-                let limit = row.free.unwrap_or(free);
-                let total = total.min(total - free + limit);
-                let free = free.min(limit);
                 let used = total.saturating_sub(free) + row.weights + row.compute + row.staging - row.pinned;
+                // Without what a budget leaves out.
+                let total = total.saturating_sub(free.saturating_sub(row.free.unwrap_or(free)));
                 ((total as f64 * share) as u64).saturating_sub(used + row.kv - paged)
             };
             let rows = placement.device_plans().into_iter().zip(&placement.devices);

@@ -7,9 +7,9 @@ use crate::builder::{Builder, Lookup};
 use crate::config::{Config, SparseMode, SparseOptions};
 use crate::error::{Error, Result};
 use crate::spec::ModelSpec;
-use llmrt_abi::{DType, Op};
+use llmrt_abi::DType;
 use llmrt_gguf::Metadata;
-use llmrt_graph::{Role, Shape};
+use llmrt_graph::Shape;
 use std::collections::HashMap;
 
 /// A model whose metadata make sense and whose tensors are there.
@@ -56,11 +56,9 @@ impl Model {
         }
         self.config.neurons.options = options;
         let model = Model::of(self.config, self.arch, &|name| self.tensors.get(name).copied())?;
-        let g = model.graph(&BatchShape::SMALLEST)?.graph;
-        let is_sparse = g.nodes.iter().any(|node| matches!(node.op, Op::MulMatSparse | Op::MulMatT))
-            || g.tensors.iter().any(|t| t.role == Role::MatrixOfZeros);
+        let graph = model.graph(&BatchShape::SMALLEST)?.graph;
         match mode {
-            SparseMode::Exact | SparseMode::Predict if !is_sparse => {
+            SparseMode::Exact | SparseMode::Predict if !graph.is_sparse() => {
                 Err(Error::NoZeros { arch: model.config.arch })
             }
             _ => Ok(model),

@@ -1,6 +1,7 @@
 //! How much room devices have for neurons, found by placing: first with all neurons on the CPU, then with as many as fit.
 
-use super::{Hot, IndexUse, MARGIN, NeuronOptions, free, has_source, hot, split};
+use super::source::{Source, free};
+use super::{IndexUse, NeuronOptions, split};
 use crate::error::{Error, Result};
 use crate::memory::DevicePlan;
 use crate::options::EngineOptions;
@@ -13,6 +14,12 @@ use llmrt_models::SparseMode;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Left free by default, as PowerInfer leaves it.
+const MARGIN: u64 = 256 << 20;
+
+/// The end of a note on a budget.
+const TOO_LITTLE: &str = "of the dense parts, so all neurons are on the CPU";
+
 /// The bytes on each device that a placement takes.
 type PlanOf<'a> = dyn Fn(&PlacementState) -> Result<Vec<DevicePlan>> + 'a;
 
@@ -20,6 +27,7 @@ type PlanOf<'a> = dyn Fn(&PlacementState) -> Result<Vec<DevicePlan>> + 'a;
 pub(crate) struct Dividing<'a> {
     networks: Vec<Network>,
     options: &'a NeuronOptions,
+    source: Source<'a>,
     /// Bytes of the first device that may be used, as long as it is that one.
     pub budget: Option<u64>,
     /// Bytes that turned out to be too many, by device.
@@ -28,91 +36,79 @@ pub(crate) struct Dividing<'a> {
 }
 
 impl<'a> Dividing<'a> {
-    /// Of the sparse networks of a graph; of none where the options rule it out: matrices by rows, small inputs as zeros, no
-    /// index, and strict placement of a model that was given no budget.
-    pub fn new(g: &Graph, options: &'a EngineOptions) -> Dividing<'a> {
+    /// Of the sparse networks of a graph; of none where one device has all or the options rule it out: matrices by rows, small
+    /// inputs as zeros, no index, and strict placement of a model that was given no budget.
+    pub fn new(
+        g: &Graph,
+        files: &'a ModelFiles,
+        n_devices: usize,
+        options: &'a EngineOptions,
+    ) -> Dividing<'a> {
         let budget = options.neurons.vram_budget;
-        let is_given = budget.is_some() || options.neurons.split.is_some();
-        let is_possible = options.split == SplitMode::Layers
+        let is_possible = n_devices > 1
+            && options.split == SplitMode::Layers
             && options.neurons.index != IndexUse::Off
             && options.sparse.mode != SparseMode::Magnitude
-            && (!options.strict || is_given);
+            && (!options.strict || budget.is_some())
+            && g.is_sparse();
         let networks = if is_possible { g.networks() } else { Vec::new() };
         Dividing {
             networks: networks.into_iter().filter(|network| network.is_sparse).collect(),
             options: &options.neurons,
+            source: Source::new(files, options.neurons.index),
             budget,
-            too_many: Vec::new(),
+            too_many: vec![0; n_devices],
             is_divided: false,
         }
     }
 
     /// The neurons of each device; none are divided where all fit, and where nothing is given to choose them by. `known` is
-    /// used for trial placements. Without a budget, what is wrong with files beside the model is a note.
+    /// used for trial placements.
     pub fn split(
         &mut self,
-        files: &ModelFiles,
-        known: &mut PlacementState,
-        plan_of: &PlanOf<'_>,
-        notes: &mut Vec<String>,
-    ) -> Result<Arc<NeuronSplit>> {
-        self.is_divided = false;
-        let found = self.found(files, known, plan_of, notes);
-        match found {
-            Err(Error::SparseFile { path, problem }) if self.budget.is_none() => {
-                add(notes, format!("{path}: {problem}; neurons are not divided among devices"));
-                Ok(Arc::default())
-            }
-            found => found,
-        }
-    }
-
-    fn found(
-        &mut self,
-        files: &ModelFiles,
         known: &mut PlacementState,
         plan_of: &PlanOf<'_>,
         notes: &mut Vec<String>,
     ) -> Result<Arc<NeuronSplit>> {
         let n_devices = known.budget.len();
+        self.is_divided = false;
         if let (Some(split), true) = (&self.options.split, n_devices > 1) {
             return Ok(split.clone());
         }
         // What is for one device stays whole there.
         let is_free = |network: &Network| !network.weights.iter().any(|w| known.assigned.contains_key(w));
         let is_free: Vec<bool> = self.networks.iter().map(is_free).collect();
-        let networks = free(self.networks.clone(), &is_free);
-        let lacks_source = |budget: Option<u64>| -> Result<bool> {
-            Ok(budget.is_none() && !has_source(files, &self.networks, self.options)?)
-        };
-        if n_devices < 2 || networks.is_empty() || lacks_source(self.budget)? {
+        let networks = free(&self.networks, &is_free);
+        if n_devices < 2 || networks.is_empty() {
             return Ok(Arc::default());
+        }
+        if self.budget.is_none() {
+            match self.source.is_there(&self.networks) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Arc::default()),
+                Err(e) => return self.undivided(e, notes),
+            }
         }
         let none = vec![vec![Vec::new(); networks.len()]; n_devices - 1];
         known.neurons = Arc::new(split(&networks, &none));
         let rows = plan_of(known)?;
-        self.too_many.resize(n_devices, 0);
-        let all: u64 = networks.iter().map(|network| network.bytes).sum();
         let used = |row: &DevicePlan| row.weights + row.kv + row.compute;
-        let first = &rows[0];
-        let free_bytes = first.free.unwrap_or(0);
-        if used(first) > free_bytes {
-            if self.budget.is_none() {
-                return Ok(Arc::default());
+        let (dense, free_bytes) = (used(&rows[0]), rows[0].free.unwrap_or(0));
+        match (dense > free_bytes, self.budget) {
+            (true, None) => return Ok(Arc::default()),
+            (true, Some(_)) => {
+                if !notes.iter().any(|note| note.ends_with(TOO_LITTLE)) {
+                    let name = &rows[0].device;
+                    notes.push(format!(
+                        "{name}: the budget of {free_bytes} bytes is less than the {dense} {TOO_LITTLE}"
+                    ));
+                }
+                return Ok(known.neurons.clone());
             }
-            let is_noted = notes.iter().any(|note| note.contains("of the dense parts"));
-            let note = (!is_noted).then(|| {
-                format!(
-                    "{}: the budget of {free_bytes} bytes is less than the {} of the dense parts, so all neurons are on the \
-                     CPU",
-                    first.device,
-                    used(first)
-                )
-            });
-            notes.extend(note);
-            return Ok(known.neurons.clone());
+            _ => {}
         }
-        if self.too_many.iter().all(|&n| n == 0) && free_bytes - used(first) >= all {
+        let all: u64 = networks.iter().map(|network| network.bytes).sum();
+        if self.too_many.iter().all(|&n| n == 0) && free_bytes - dense >= all {
             return Ok(Arc::default());
         }
         let room = rows[..n_devices - 1].iter().enumerate().map(|(d, row)| {
@@ -120,37 +116,53 @@ impl<'a> Dividing<'a> {
             let taken = used(row).saturating_add(margin).saturating_add(self.too_many[d]);
             row.free.unwrap_or(0).saturating_sub(taken)
         });
-        let mut lists = Vec::new();
-        let (mut sum, mut taken) = (0, vec![HashSet::new(); networks.len()]);
-        for room in room {
-            sum += room;
-            let Hot { lists: up_to_here, note } = hot(files, &self.networks, &is_free, sum, self.options)?;
-            note.into_iter().for_each(|note| add(notes, note));
-            // What the devices before have is theirs.
-            let rest = up_to_here.into_iter().zip(&mut taken);
-            lists.push(
-                rest.map(|(list, taken)| list.into_iter().filter(|&id| taken.insert(id)).collect()).collect(),
-            );
+        match self.lists(&is_free, room.collect(), notes) {
+            Ok(lists) => {
+                self.is_divided = true;
+                Ok(Arc::new(split(&networks, &lists)))
+            }
+            Err(e) => self.undivided(e, notes),
         }
-        self.is_divided = true;
-        Ok(Arc::new(split(&networks, &lists)))
+    }
+
+    /// The neurons of each device with this room, by free network: what the devices before have is theirs.
+    fn lists(
+        &mut self,
+        is_free: &[bool],
+        room: Vec<u64>,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Vec<Vec<u32>>>> {
+        let (mut sum, mut taken) = (0, vec![HashSet::new(); is_free.len()]);
+        let of_device = |room: u64| {
+            sum += room;
+            let (up_to_here, note) = self.source.hot(&self.networks, is_free, sum)?;
+            note.into_iter().for_each(|note| add(notes, note.into()));
+            let rest = up_to_here.into_iter().zip(&mut taken);
+            Ok(rest.map(|(list, taken)| list.into_iter().filter(|&id| taken.insert(id)).collect()).collect())
+        };
+        room.into_iter().map(of_device).collect()
+    }
+
+    /// Without a budget, what is wrong with files beside the model is a note.
+    fn undivided(&self, e: Error, notes: &mut Vec<String>) -> Result<Arc<NeuronSplit>> {
+        let Error::SparseFile { path, problem } = e else { return Err(e) };
+        if self.budget.is_some() {
+            return Err(Error::SparseFile { path, problem });
+        }
+        add(notes, format!("{path}: {problem}; neurons are not divided among devices"));
+        Ok(Arc::default())
     }
 
     /// Takes bytes off what a device has for neurons, if it has any.
     pub fn take_off(&mut self, device: usize, bytes: u64) -> bool {
         let all: u64 = self.networks.iter().map(|network| network.bytes).sum();
-        let Some(too_many) = self.too_many.get_mut(device).filter(|n| self.is_divided && **n <= all) else {
-            return false;
-        };
-        *too_many += bytes;
-        true
+        let too_many = self.too_many.get_mut(device).filter(|n| self.is_divided && **n <= all);
+        too_many.map(|n| *n += bytes).is_some()
     }
 
     /// A device is not used any more: the others take its number on.
     pub fn leave_out(&mut self, device: usize) {
-        if device < self.too_many.len() {
-            self.too_many.remove(device);
-        }
+        self.too_many.remove(device);
         if device == 0 {
             self.budget = None;
         }

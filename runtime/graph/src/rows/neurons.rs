@@ -62,6 +62,17 @@ pub fn layer_of(name: &str) -> Option<usize> {
 }
 
 impl Graph {
+    /// Whether a product need not read all of its weights, since much of what it multiplies is zero.
+    pub fn is_sparse(&self) -> bool {
+        self.nodes.iter().any(|node| self.skips(node))
+    }
+
+    fn skips(&self, node: &Node) -> bool {
+        let is_of_zeros = |t: Tensor| self.def(t).role == Role::MatrixOfZeros;
+        matches!(node.op, Op::MulMatSparse | Op::MulMatT)
+            || node.src.iter().flatten().any(|&t| is_of_zeros(t))
+    }
+
     /// The networks whose neurons can be dealt out, one of each layer that has one.
     pub fn networks(&self) -> Vec<Network> {
         let network = |pair: Pair| {
@@ -71,16 +82,13 @@ impl Graph {
                 .clone()
                 .flat_map(|node| node.src.iter().flatten().copied().filter(|&t| owned(t)))
                 .collect();
-            let picks = |node: &Node| matches!(node.op, Op::MulMatSparse | Op::MulMatT);
-            let is_sparse =
-                nodes.clone().any(picks) || weights.iter().any(|&t| self.def(t).role == Role::MatrixOfZeros);
             Some(Network {
                 layer: layer_of(&self.def(pair.down).name)?,
                 n_neurons: pair.width,
                 block: block_of(self, &pair) as u64,
                 weights: weights.iter().map(|&t| self.def(t).name.clone()).collect(),
                 bytes: weights.iter().map(|&t| self.def(t).n_bytes()).sum(),
-                is_sparse,
+                is_sparse: nodes.clone().any(|node| self.skips(node)),
             })
         };
         let mut found: Vec<Network> = self.pairs(|_| true).into_iter().filter_map(network).collect();

@@ -1,0 +1,154 @@
+//! What neurons are chosen by, of what is beside a model: PowerInfer's index, and counts of how often each was active. Each is
+//! read once, when it is needed.
+
+use super::{IndexUse, bytes_of, hottest};
+use crate::error::{Error, Result};
+use crate::sparse::stats_of;
+use llmrt_graph::rows::Network;
+use llmrt_host::load::ModelFiles;
+use llmrt_sparse::index::NeuronIndex;
+use llmrt_sparse::stats::{check_counts, path_beside};
+use llmrt_sparse::{Counts, folder};
+use std::path::{Path, PathBuf};
+
+/// Beside a model: PowerInfer's counts.
+const FOLDER: &str = "activation";
+
+/// Neurons by network.
+type Lists = Vec<Vec<u32>>;
+
+/// What is beside a model.
+pub(super) struct Source<'a> {
+    files: &'a ModelFiles,
+    /// The index, if it is there and counts.
+    index: Option<PathBuf>,
+    hot: Option<Lists>,
+    /// The outer option: not read yet; the inner one: there are none.
+    counts: Option<Option<Vec<Counts>>>,
+}
+
+impl<'a> Source<'a> {
+    /// Of these files. Reads nothing.
+    pub fn new(files: &'a ModelFiles, index: IndexUse) -> Source<'a> {
+        let beside = files.files().next().map(|file| index_beside(&file.path));
+        let index = beside.filter(|path| index == IndexUse::Saved && path.exists());
+        Source { files, index, hot: None, counts: None }
+    }
+
+    /// Whether there is an index, or counts.
+    pub fn is_there(&mut self, networks: &[Network]) -> Result<bool> {
+        Ok(self.index.is_some() || self.counts(networks)?.is_some())
+    }
+
+    /// The neurons of the free networks that a device with room for `room` bytes of them gets: those of the index, if they fit,
+    /// or else the most active; and a note for the user where there are none.
+    pub fn hot(
+        &mut self,
+        networks: &[Network],
+        is_free: &[bool],
+        room: u64,
+    ) -> Result<(Lists, Option<&'static str>)> {
+        let free_networks: Vec<Network> = free(networks, is_free);
+        if let Some(lists) = self.index(networks)? {
+            let lists = free(lists, is_free);
+            let used = free_networks.iter().zip(&lists).map(|(network, list)| bytes_of(network, list.len()));
+            if used.sum::<u64>() <= room {
+                return Ok((lists, None));
+            }
+        }
+        let problem = match self.counts(networks)? {
+            None => {
+                "there are no counts of active neurons beside the model, so all neurons are on the CPU: count with \
+                 `llmrt sparse profile`"
+            }
+            Some(counts) => {
+                let counts = free(counts, is_free);
+                if counts.iter().any(|counts| counts.total() > 0.0) {
+                    return Ok((hottest(&free_networks, &counts, room), None));
+                }
+                "all counts of active neurons are 0, so all neurons are on the CPU"
+            }
+        };
+        Ok((vec![Vec::new(); free_networks.len()], Some(problem)))
+    }
+
+    fn index(&mut self, networks: &[Network]) -> Result<Option<&Lists>> {
+        if let (Some(path), None) = (&self.index, &self.hot) {
+            self.hot = Some(of_index(path, networks)?);
+        }
+        Ok(self.hot.as_ref())
+    }
+
+    fn counts(&mut self, networks: &[Network]) -> Result<Option<&Vec<Counts>>> {
+        if self.counts.is_none() {
+            self.counts = Some(counts(self.files, networks)?);
+        }
+        Ok(self.counts.as_ref().and_then(Option::as_ref))
+    }
+}
+
+/// Where PowerInfer's index of a model is: `x.gguf.generated.gpuidx` beside `x.gguf`.
+pub fn index_beside(model: &Path) -> PathBuf {
+    let mut name = model.as_os_str().to_os_string();
+    name.push(".generated.gpuidx");
+    name.into()
+}
+
+/// What is of free networks.
+pub(super) fn free<T: Clone>(all: &[T], is_free: &[bool]) -> Vec<T> {
+    all.iter().zip(is_free).filter(|(_, free)| **free).map(|(one, _)| one.clone()).collect()
+}
+
+fn n_ff(networks: &[Network]) -> Vec<usize> {
+    networks.iter().map(|network| network.n_neurons as usize).collect()
+}
+
+fn failed(path: &Path) -> impl Fn(String) -> Error {
+    move |problem| Error::SparseFile { path: path.display().to_string(), problem }
+}
+
+/// The neurons that an index has on the device.
+fn of_index(path: &Path, networks: &[Network]) -> Result<Lists> {
+    let failed = failed(path);
+    let bytes = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
+    let index = NeuronIndex::parse(&bytes).map_err(|e| failed(e.to_string()))?;
+    index.check_model(&n_ff(networks)).map_err(|e| failed(e.to_string()))?;
+    let lists = index.layers.into_iter().zip(networks).map(|(layer, network)| {
+        let block = network.block.max(1) as usize;
+        // Whole blocks, where a block is needed: those of which most are in the index.
+        let mut in_block = vec![0usize; layer.n_ff.div_ceil(block)];
+        layer.hot.iter().for_each(|&id| in_block[id as usize / block] += 1);
+        let most = in_block.iter().enumerate().filter(|(_, n)| **n * 2 > block);
+        most.flat_map(|(i, _)| (i * block) as u32..((i + 1) * block).min(layer.n_ff) as u32).collect()
+    });
+    Ok(lists.collect())
+}
+
+/// Counts beside a model: of its file of statistics, or of PowerInfer's folder.
+fn counts(files: &ModelFiles, networks: &[Network]) -> Result<Option<Vec<Counts>>> {
+    let Some(model) = files.files().next().map(|file| &file.path) else { return Ok(None) };
+    let (stats, folder) = (path_beside(model), model.with_file_name(FOLDER));
+    let (source, counts) = match (stats.exists(), folder.is_dir()) {
+        (true, _) => (stats, stats_of(files, model)?.counts),
+        (false, true) => (folder.clone(), of_folder(&folder)?),
+        (false, false) => return Ok(None),
+    };
+    if counts.is_empty() {
+        return Ok(None);
+    }
+    check_counts(&counts, &n_ff(networks)).map_err(|e| failed(&source)(e.to_string()))?;
+    Ok(Some(counts))
+}
+
+/// The files `activation_N.pt` of a folder, by number.
+fn of_folder(dir: &Path) -> Result<Vec<Counts>> {
+    let entries = std::fs::read_dir(dir).map_err(|e| failed(dir)(e.to_string()))?;
+    let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let found = folder::by_number(names.iter().map(String::as_str), "activation_", ".pt");
+    let read = |name: &str| {
+        let path = dir.join(name);
+        let bytes = std::fs::read(&path).map_err(|e| failed(&path)(e.to_string()))?;
+        Counts::from_pt(&bytes).map_err(|e| failed(&path)(e.to_string()))
+    };
+    found.map_err(|e| failed(dir)(e.to_string()))?.into_iter().map(read).collect()
+}
