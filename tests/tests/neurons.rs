@@ -248,7 +248,7 @@ fn a_device_gets_the_most_active_neurons_that_its_budget_has_room_for() {
     let counts = counts(dir.path());
     let plan = |bytes| PlacementPlan::new(&lab.pair(), &files(&model), &budget(bytes)).unwrap();
     let whole = plan(None);
-    assert!(whole.neurons.layers.is_empty(), "all fit, so that nothing is divided");
+    assert!(whole.sharing.neurons.layers.is_empty(), "all fit, so that nothing is divided");
     assert!(whole.notes.is_empty(), "{:?}", whole.notes);
     let all = whole.device_plans()[0].total();
     let mut most = 0;
@@ -260,13 +260,13 @@ fn a_device_gets_the_most_active_neurons_that_its_budget_has_room_for() {
             assert_eq!(most, 0, "{bytes}: too little for the device to be used");
             continue;
         };
-        let n = match plan.neurons.layers.is_empty() {
+        let n = match plan.sharing.neurons.layers.is_empty() {
             true => N_LAYERS as u64 * u64::from(N_FF),
             false => plan.resolved.report.neurons[0].0,
         };
         assert!(row.weights + row.kv + row.compute <= bytes || n == 0, "{bytes} bytes: {row:?}");
         assert!(n >= most, "{bytes} bytes have room for {n} neurons, fewer for {most}");
-        for (layer, lists) in &plan.neurons.layers {
+        for (layer, lists) in &plan.sharing.neurons.layers {
             assert_eq!(*lists[0], counts[*layer].hottest(lists[0].len()), "{bytes} bytes");
         }
         most = n;
@@ -314,7 +314,7 @@ fn what_neurons_cannot_be_chosen_by_is_noted_and_all_are_on_the_cpu() {
     let problem = plan(IndexUse::Saved).err().unwrap().to_string();
     assert!(problem.contains("llama.gguf.generated.gpuidx") && problem.contains("layers"), "{problem}");
     assert!(plan(IndexUse::Renewed).is_ok());
-    assert!(plan(IndexUse::Off).unwrap().neurons.layers.is_empty());
+    assert!(plan(IndexUse::Off).unwrap().sharing.neurons.layers.is_empty());
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn an_index_beside_the_model_is_used_if_its_neurons_fit() {
     std::fs::write(dir.path().join("llama.gguf.generated.gpuidx"), index.to_vec().unwrap()).unwrap();
     let chosen = |bytes| {
         let plan = PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
-        plan.neurons.layers.values().map(|lists| lists[0].to_vec()).collect::<Vec<_>>()
+        plan.sharing.neurons.layers.values().map(|lists| lists[0].to_vec()).collect::<Vec<_>>()
     };
     let mut none = budget(None);
     none.neurons.split = Some(Arc::new(split(1, |_| 1)));
@@ -351,7 +351,7 @@ fn networks_that_a_rule_places_are_not_divided() {
         options.tensors = [rule.parse().unwrap()].into();
         PlacementPlan::new(&lab.pair(), &files(&model), &options).unwrap()
     };
-    let layers = |rule| plan(rule).neurons.layers.keys().copied().collect::<Vec<usize>>();
+    let layers = |rule| plan(rule).sharing.neurons.layers.keys().copied().collect::<Vec<usize>>();
     assert_eq!(layers(r"blk\.1\.ffn=cpu"), [0]);
     assert!(layers("ffn=cpu").is_empty());
     let rows = plan("ffn=cpu").device_plans();
@@ -366,7 +366,7 @@ fn files_beside_a_model_that_are_no_use_are_noted_unless_a_budget_depends_on_the
     std::fs::write(dir.path().join("llama.sparse.gguf"), "no statistics").unwrap();
     let plan = |bytes| PlacementPlan::new(&lab.pair(), &files(&model), &budget(bytes));
     let by_default = plan(None).unwrap();
-    assert!(by_default.neurons.layers.is_empty());
+    assert!(by_default.sharing.neurons.layers.is_empty());
     let [note] = &by_default.notes[..] else { panic!("{:?}", by_default.notes) };
     assert!(note.contains("llama.sparse.gguf") && note.contains("not divided"), "{note}");
     assert!(plan(Some(1_500_000)).err().unwrap().to_string().contains("llama.sparse.gguf"));

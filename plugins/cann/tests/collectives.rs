@@ -10,7 +10,7 @@ use llmrt_graph::{Activation, Graph, Kind, Role, Tensor};
 use llmrt_host::load::{self, LoadMode, LoadOptions, ModelFiles, WeightRequest};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
-use llmrt_host::sched::resolve::{PlacementState, resolve};
+use llmrt_host::sched::resolve::{PlacementState, Sharing, resolve};
 use llmrt_host::sched::{Collectives, SplitMode};
 use llmrt_host::{Buffer, Device, Group, Result, Stream, TensorDesc};
 use std::collections::HashMap;
@@ -220,13 +220,9 @@ fn run(m: &Machine, n: usize, split: SplitMode, dtype: DType) -> Result<(Vec<f32
     let devices: Vec<_> = (0..=n).map(|i| m.card(i)).collect();
     let (g, x, y, files) = network(dtype);
     let files = Arc::new(files);
-    let collectives = Collectives::of(&devices);
-    let known = PlacementState {
-        budget: vec![Some(32 << 20); n + 1],
-        split,
-        collectives: collectives.clone(),
-        ..PlacementState::default()
-    };
+    let sharing = Sharing { split, collectives: Collectives::of(&devices), ..Sharing::default() };
+    let budget = vec![Some(32 << 20); n + 1];
+    let known = PlacementState { budget, sharing: sharing.clone(), ..PlacementState::default() };
     let resolved = resolve(&g, &devices, &known)?;
     let mut requests = Vec::new();
     for (node, &row) in resolved.graph.nodes.iter().zip(&resolved.placement.node) {
@@ -236,8 +232,7 @@ fn run(m: &Machine, n: usize, split: SplitMode, dtype: DType) -> Result<(Vec<f32
     }
     let load = LoadOptions { mode: LoadMode::Read, ..LoadOptions::default() };
     let weights = load::load(&files, &requests, load).unwrap();
-    let mut executor = Executor::new(devices, files, weights, HashMap::new(), 1, (false, split))?;
-    executor.set_collectives(collectives);
+    let mut executor = Executor::new(devices, files, weights, HashMap::new(), 1, (false, sharing))?;
     let input: Vec<u8> = (0..64 * 3).flat_map(|i| (i as f32 / 50.0).sin().to_ne_bytes()).collect();
     let (program, mut bytes) = (Program::new(g), Vec::new());
     for _ in 0..3 {

@@ -10,7 +10,7 @@ use llmrt_graph::{Graph, Kind, Role, Tensor};
 use llmrt_host::load::{self, LoadMode, LoadOptions, ModelFiles, WeightRequest};
 use llmrt_host::sched::SplitMode;
 use llmrt_host::sched::executor::{Executor, Program};
-use llmrt_host::sched::resolve::{PlacementState, resolve};
+use llmrt_host::sched::resolve::{PlacementState, Sharing, resolve};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,8 +54,9 @@ fn run(simulated: &str, n_cards: usize, split: SplitMode, dtype: DType) -> (Vec<
     let m = Machine::new(&format!("devices={},memory=64m,{simulated}", n_cards + 1));
     let devices: Vec<_> = (0..=n_cards).map(|i| m.card(i)).collect();
     let ((g, x, y), files) = (graph(dtype), Arc::new(file(dtype)));
-    let known =
-        PlacementState { budget: vec![Some(32 << 20); n_cards + 1], split, ..PlacementState::default() };
+    let sharing = Sharing { split, ..Sharing::default() };
+    let budget = vec![Some(32 << 20); n_cards + 1];
+    let known = PlacementState { budget, sharing: sharing.clone(), ..PlacementState::default() };
     let resolved = resolve(&g, &devices, &known).unwrap();
     let mut requests = Vec::new();
     for (node, &row) in resolved.graph.nodes.iter().zip(&resolved.placement.node) {
@@ -64,7 +65,7 @@ fn run(simulated: &str, n_cards: usize, split: SplitMode, dtype: DType) -> (Vec<
     }
     let load = LoadOptions { mode: LoadMode::Read, ..LoadOptions::default() };
     let weights = load::load(&files, &requests, load).unwrap();
-    let mut executor = Executor::new(devices, files, weights, HashMap::new(), 1, (false, split)).unwrap();
+    let mut executor = Executor::new(devices, files, weights, HashMap::new(), 1, (false, sharing)).unwrap();
     let input: Vec<u8> = (0..256 * 3).flat_map(|i| (i as f32 / 50.0).sin().to_ne_bytes()).collect();
     let (program, mut bytes) = (Program::new(g), Vec::new());
     for _ in 0..3 {

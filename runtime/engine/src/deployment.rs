@@ -76,18 +76,15 @@ impl Deployment {
         let mut warnings = [&placement.notes[..], &placement.warnings].concat();
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();
-        let PlacementPlan { model, devices, collectives, assigned, neurons, .. } = placement;
+        let PlacementPlan { model, devices, sharing, .. } = placement;
         let mut executor = Executor::new(
             devices.clone(),
             files.clone(),
             weights,
             states,
             options.n_threads,
-            (options.strict, options.split),
+            (options.strict, sharing),
         )?;
-        executor.set_collectives(collectives);
-        executor.set_assigned(assigned);
-        executor.set_neurons(neurons);
         let (programs, last) = Programs::prepare(&model, &mut executor, options)?;
         Ok(Deployment { model, devices, executor, programs, last, warnings })
     }

@@ -15,7 +15,7 @@ use llmrt_host::sched::bind;
 use llmrt_host::sched::executor::{arenas, compute_bytes};
 use llmrt_host::sched::limits::budget;
 use llmrt_host::sched::report::Report;
-use llmrt_host::sched::resolve::{PlacementState, Resolved, resolve};
+use llmrt_host::sched::resolve::{PlacementState, Resolved, Sharing, resolve};
 use llmrt_host::sched::staged::staging_bytes;
 use llmrt_host::sched::{Collectives, SplitMode};
 use llmrt_models::{CacheKind, Model, SparseOptions};
@@ -28,12 +28,8 @@ pub struct PlacementPlan {
     pub model: Model,
     /// The devices that are used, first choice first, the baseline last.
     pub devices: Vec<Arc<Device>>,
-    /// How they put parts together.
-    pub collectives: Collectives,
-    /// Weights that are for one device, by name.
-    pub assigned: Arc<HashMap<String, usize>>,
-    /// The neurons of each device, where networks are divided.
-    pub neurons: Arc<NeuronSplit>,
+    /// How they share it.
+    pub sharing: Sharing,
     /// Bytes of the first device that may be used; `None`: all that is free.
     pub vram_budget: Option<u64>,
     /// Its largest step, placed on them.
@@ -116,7 +112,6 @@ impl PlacementPlan {
             SplitMode::Rows => Collectives::of(devices),
             SplitMode::Layers => Collectives::default(),
         };
-        let mut collectives = together(&devices);
         let assign = |devices: &[Arc<Device>], warnings: &mut Vec<String>| {
             let names =
                 step.graph.tensors.iter().filter(|def| def.kind == Kind::Weight).map(|def| def.name.as_str());
@@ -124,45 +119,37 @@ impl PlacementPlan {
             warnings.extend(ignored.into_iter().filter(|w| !warnings.contains(w)).collect::<Vec<_>>());
             Arc::new(assigned)
         };
-        let mut assigned = assign(&devices, &mut warnings);
+        let shared = |devices: &[Arc<Device>], warnings: &mut Vec<String>| Sharing {
+            split: options.split,
+            collectives: together(devices),
+            assigned: assign(devices, warnings),
+            neurons: Arc::default(),
+        };
+        let mut sharing = shared(&devices, &mut warnings);
         let mut budget = limited(budget(&devices), options);
         let mut dividing = Dividing::new(&step.graph, files, devices.len(), options);
         loop {
-            let mut known = PlacementState {
-                budget: budget.clone(),
-                split: options.split,
-                collectives: collectives.clone(),
-                assigned: assigned.clone(),
-                ..PlacementState::default()
-            };
+            let (budget_now, sharing_now) = (budget.clone(), sharing.clone());
+            let mut known =
+                PlacementState { budget: budget_now, sharing: sharing_now, ..PlacementState::default() };
             let vram_budget = dividing.budget;
             let plan_of = |known: &PlacementState| {
                 let resolved = placed(&step.graph, &devices, known)?;
                 Ok(device_plans(&devices, &resolved, vram_budget))
             };
-            known.neurons = dividing.split(&mut known, &plan_of, &mut notes)?;
-            let (neurons, resolved) = (known.neurons.clone(), placed(&step.graph, &devices, &known)?);
-            drop(known);
-            let placement = PlacementPlan {
-                model,
-                devices,
-                collectives,
-                assigned,
-                neurons,
-                vram_budget,
-                resolved,
-                warnings,
-                notes,
-            };
+            known.sharing.neurons = dividing.split(&mut known, &plan_of, &mut notes)?;
+            let resolved = placed(&step.graph, &devices, &known)?;
+            sharing = known.sharing;
+            let placement = PlacementPlan { model, devices, sharing, vram_budget, resolved, warnings, notes };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
             if dividing.take_off(d, plan.missing()) {
-                PlacementPlan { model, devices, collectives, assigned, warnings, notes, .. } = placement;
+                PlacementPlan { model, devices, sharing, warnings, notes, .. } = placement;
                 continue;
             }
             // What is placed may be padded, so what was too much is taken off as well.
             let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
             let left = left.min(budget[d].unwrap_or(left).saturating_sub(plan.missing()));
-            PlacementPlan { model, devices, collectives, assigned, warnings, notes, .. } = placement;
+            PlacementPlan { model, devices, sharing, warnings, notes, .. } = placement;
             if budget[d] > Some(left) {
                 budget[d] = Some(left);
             } else {
@@ -170,9 +157,8 @@ impl PlacementPlan {
                 budget.remove(d);
                 dividing.leave_out(d);
                 // The old group's memory comes back first.
-                drop(std::mem::take(&mut collectives));
-                collectives = together(&devices);
-                assigned = assign(&devices, &mut warnings);
+                drop(std::mem::take(&mut sharing));
+                sharing = shared(&devices, &mut warnings);
                 let (free, compute) = (plan.free.unwrap_or(0), plan.compute);
                 warnings
                     .push(format!("{} is not used: {free} bytes free, {compute} for compute", plan.device));
@@ -330,9 +316,9 @@ pub fn placement(
     let mut decode = EngineOptions { n_batch: 1, ..options.clone() };
     if devices.len() > 1 {
         // The neurons are those that the largest step leaves room for.
-        let PlacementPlan { neurons, devices: used, .. } = PlacementPlan::new(devices, files, options)?;
+        let PlacementPlan { sharing, devices: used, .. } = PlacementPlan::new(devices, files, options)?;
         let is_used = |neurons: &Arc<NeuronSplit>| !neurons.layers.is_empty() && used.len() == devices.len();
-        decode.neurons.split = Some(neurons).filter(is_used).or(decode.neurons.split);
+        decode.neurons.split = Some(sharing.neurons).filter(is_used).or(decode.neurons.split);
     }
     let placement = PlacementPlan::new(devices, files, &decode)?;
     let text = placement.resolved.graph.to_string();

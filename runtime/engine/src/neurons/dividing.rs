@@ -76,7 +76,8 @@ impl<'a> Dividing<'a> {
             return Ok(split.clone());
         }
         // What is for one device stays whole there.
-        let is_free = |network: &Network| !network.weights.iter().any(|w| known.assigned.contains_key(w));
+        let is_free =
+            |network: &Network| !network.weights.iter().any(|w| known.sharing.assigned.contains_key(w));
         let is_free: Vec<bool> = self.networks.iter().map(is_free).collect();
         let networks = free(&self.networks, &is_free);
         if n_devices < 2 || networks.is_empty() {
@@ -90,7 +91,7 @@ impl<'a> Dividing<'a> {
             }
         }
         let none = vec![vec![Vec::new(); networks.len()]; n_devices - 1];
-        known.neurons = Arc::new(split(&networks, &none));
+        known.sharing.neurons = Arc::new(split(&networks, &none));
         let rows = plan_of(known)?;
         let used = |row: &DevicePlan| row.weights + row.kv + row.compute;
         let (dense, free_bytes) = (used(&rows[0]), rows[0].free.unwrap_or(0));
@@ -103,7 +104,7 @@ impl<'a> Dividing<'a> {
                         "{name}: the budget of {free_bytes} bytes is less than the {dense} {TOO_LITTLE}"
                     ));
                 }
-                return Ok(known.neurons.clone());
+                return Ok(known.sharing.neurons.clone());
             }
             _ => {}
         }

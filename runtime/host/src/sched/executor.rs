@@ -5,13 +5,12 @@ mod copies;
 use super::arena::{Arena, plan_arenas};
 use super::bind::{Place, describe};
 use super::collectives::{self, BoundCollective, Collectives};
-use super::layers::SplitMode;
 use super::limits::{nothing_new, strict};
 use super::memory::Memory;
 use super::place::DeviceIdx;
 use super::prepared::{Prepared, bind_splits};
 use super::report::Report;
-use super::resolve::{PlacementState, Resolved, Signature, resolve, signature};
+use super::resolve::{PlacementState, Resolved, Sharing, Signature, resolve, signature};
 use super::staged::{self, Staged, staging_bytes};
 use crate::cancel::{CancelToken, next_run_id};
 use crate::device::{Buffer, Device, Stream, TensorDesc};
@@ -19,7 +18,6 @@ use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
 use crate::pool::PoolStats;
 use llmrt_abi::{Op, Scope, Status};
-use llmrt_graph::rows::NeuronSplit;
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -57,10 +55,7 @@ pub struct Executor {
     prepared: HashMap<u64, Prepared>,
     refused: HashSet<(DeviceIdx, Signature)>,
     strict: bool,
-    split: SplitMode,
-    collectives: Collectives,
-    assigned: Arc<HashMap<String, DeviceIdx>>,
-    neurons: Arc<NeuronSplit>,
+    sharing: Sharing,
     /// Of the last run.
     run_id: u64,
     cancel: CancelToken,
@@ -70,7 +65,7 @@ pub struct Executor {
 
 impl Executor {
     /// An executor with the weights of a [`Resolved`] graph on the same devices, and states to be put
-    /// where it has them. `strict` refuses graphs of which a node would not run on the first device; `split` is that of
+    /// where it has them. `strict` refuses graphs of which a node would not run on the first device; `sharing` is that of
     /// the resolved graph.
     pub fn new(
         devices: Vec<Arc<Device>>,
@@ -78,13 +73,12 @@ impl Executor {
         weights: Weights,
         states: HashMap<String, DeviceIdx>,
         n_threads: usize,
-        (strict, split): (bool, SplitMode),
+        (strict, sharing): (bool, Sharing),
     ) -> Result<Executor> {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
         let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
-        let (run_id, cancel, collectives) = (0, CancelToken::new(), Collectives::default());
-        let (assigned, neurons) = Default::default();
+        let (run_id, cancel) = (0, CancelToken::new());
         let executor = Executor {
             devices,
             streams,
@@ -93,30 +87,12 @@ impl Executor {
             prepared,
             refused,
             strict,
-            split,
-            collectives,
-            assigned,
-            neurons,
+            sharing,
             run_id,
             cancel,
             staged: None,
         };
         Ok(executor)
-    }
-
-    /// Lets devices put parts together as the resolved graph has it. To be called before anything is prepared.
-    pub fn set_collectives(&mut self, collectives: Collectives) {
-        self.collectives = collectives;
-    }
-
-    /// Weights that are for one device, by name, as the resolved graph has them. To be called before anything is prepared.
-    pub fn set_assigned(&mut self, assigned: Arc<HashMap<String, DeviceIdx>>) {
-        self.assigned = assigned;
-    }
-
-    /// The neurons of each device, as the resolved graph has them. To be called before anything is prepared.
-    pub fn set_neurons(&mut self, neurons: Arc<NeuronSplit>) {
-        self.neurons = neurons;
     }
 
     /// Lets all later runs watch this token.
@@ -129,7 +105,7 @@ impl Executor {
         self.prepared.clear();
         self.staged = None;
         self.memory.clear();
-        self.collectives = Collectives::default();
+        self.sharing.collectives = Collectives::default();
     }
 
     /// Makes a graph runnable, if it is not yet.
@@ -171,10 +147,7 @@ impl Executor {
             homes: self.memory.homes(),
             budget: nothing_new(self.devices.len()),
             refused: self.refused.clone(),
-            split: self.split,
-            collectives: self.collectives.clone(),
-            assigned: self.assigned.clone(),
-            neurons: self.neurons.clone(),
+            sharing: self.sharing.clone(),
         };
         resolve(&program.graph, &self.devices, &known)
     }
@@ -491,7 +464,7 @@ impl Executor {
     }
 
     fn put_together(&self, p: &Prepared, collective: &BoundCollective) -> Result<()> {
-        let Some(group) = self.collectives.group() else {
+        let Some(group) = self.sharing.collectives.group() else {
             return Err(Error::invalid("graph", "a collective without a group"));
         };
         let streams: Vec<_> = p.resolved.group.iter().map(|&d| &self.streams[d]).collect();

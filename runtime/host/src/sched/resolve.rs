@@ -40,6 +40,13 @@ pub struct PlacementState {
     /// Nodes a device claimed and then refused.
     pub refused: HashSet<(DeviceIdx, Signature)>,
     /// How devices share the graph.
+    pub sharing: Sharing,
+}
+
+/// How devices share graphs: a model's plan and what runs it have the same.
+#[derive(Clone, Default)]
+pub struct Sharing {
+    /// By layers or by rows.
     pub split: SplitMode,
     /// Whether they put parts together themselves.
     pub collectives: Collectives,
@@ -63,9 +70,9 @@ pub fn signature(g: &Graph, node: usize) -> Signature {
 /// and the report has its error; only the baseline's failure is one of the graph.
 pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Result<Resolved> {
     let mut failed = BTreeMap::new();
-    let mut graph = match known.neurons.layers.is_empty() {
+    let mut graph = match known.sharing.neurons.layers.is_empty() {
         true => g.clone(),
-        false => g.split_neurons(&known.neurons),
+        false => g.split_neurons(&known.sharing.neurons),
     };
     let mut verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
     let mut n_legalised = 0;
@@ -87,15 +94,19 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Re
         }
     }
     let (mut sharing, mut joins, mut group) = (Vec::new(), Vec::new(), Err(String::new()));
-    if known.split == SplitMode::Rows {
+    if known.sharing.split == SplitMode::Rows {
         sharing = layers::equals(&verdicts);
-        group = known.collectives.among(devices, &sharing);
+        group = known.sharing.collectives.among(devices, &sharing);
         let parts = graph.split_rows(sharing.len(), group.is_ok());
         (graph, joins) = (parts.graph, parts.joins);
         verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
     }
-    let facts =
-        Facts { verdicts: &verdicts, homes: &known.homes, budget: &known.budget, assigned: &known.assigned };
+    let facts = Facts {
+        verdicts: &verdicts,
+        homes: &known.homes,
+        budget: &known.budget,
+        assigned: &known.sharing.assigned,
+    };
     let placement = place(&graph, &facts).map_err(|unplaceable| unsupported_op(&graph, &unplaceable))?;
     let (rows, broadcasts) = group.as_ref().map_or((false, false), |g| (g.gathers(), g.broadcasts()));
     let members = if group.is_ok() { sharing.clone() } else { Vec::new() };
