@@ -177,7 +177,7 @@ fn a_text_whose_tokens_are_replaced_goes_on_after_the_others() {
 }
 
 fn check_replacement(model: &Path) {
-    let mut core = core(model, 1);
+    let mut truncated = core(model, 1);
     let text = |core: &mut Core| {
         let mut tokens = Vec::new();
         while !core.is_idle() {
@@ -189,14 +189,18 @@ fn check_replacement(model: &Path) {
         }
         tokens
     };
-    let request = |n| Request { max_tokens: Some(9), ..Request::greedy(tokens()[..n].to_vec()) };
-    core.add(request(30)).unwrap();
-    let expected = text(&mut core);
-    let id = core.add(request(11)).unwrap();
-    core.set_max_num_batched_tokens(5).unwrap();
-    core.step().unwrap();
-    core.replace(id, &tokens()[..30]).unwrap();
-    assert_eq!(text(&mut core), expected, "{}", model.display());
+    let request = |tokens: &[u32]| Request { max_tokens: Some(9), ..Request::greedy(tokens.to_vec()) };
+    // Longer than what was computed, and another text from a token on that was computed.
+    let mut others = tokens()[..20].to_vec();
+    others[8..].iter_mut().for_each(|token| *token = 3 + (*token * 5 + 1) % 120);
+    let mut fresh = core(model, 1);
+    fresh.add(request(&others)).unwrap();
+    let expected = text(&mut fresh);
+    let id = truncated.add(request(&tokens()[..15])).unwrap();
+    truncated.set_max_num_batched_tokens(13).unwrap();
+    truncated.step().unwrap();
+    truncated.replace(id, &others).unwrap();
+    assert_eq!(text(&mut truncated), expected, "{}", model.display());
 }
 
 fn tokens() -> Vec<u32> {

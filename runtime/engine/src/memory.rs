@@ -99,7 +99,8 @@ impl PlacementPlan {
     ) -> Result<PlacementPlan> {
         let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
         let mut model = Model::new(&files.model.metadata, find)?;
-        let mut notes = Vec::from_iter(unused_note(&model, files));
+        let mut notes = Vec::from_iter(unused_note(&model, files)?);
+        notes.extend(projector_note(&model));
         let sparse = crate::sparse::options(files, &options.sparse)?;
         if sparse != SparseOptions::default() {
             model = model.with_neurons(sparse)?;
@@ -289,16 +290,27 @@ fn weights(resolved: &Resolved) -> BTreeSet<(usize, Tensor)> {
     pairs
 }
 
-/// That a file has more than the model computes with: layers that predict ahead, parts for images, or more layers than it states.
-fn unused_note(model: &Model, files: &ModelFiles) -> Option<String> {
-    let unused = model.unused_tensors(files.model.tensors.iter().map(|t| t.name.as_str()));
-    match &unused[..] {
+/// That a file has more than the model computes with: layers that predict ahead, or parts for images.
+fn unused_note(model: &Model, files: &ModelFiles) -> Result<Option<String>> {
+    let unused = model.unused_tensors(files.model.tensors.iter().map(|t| t.name.as_str()))?;
+    Ok(match &unused[..] {
         [] => None,
         [name] => Some(format!("tensor `{name}` of the file is not used")),
         [first, .., last] => {
             Some(format!("{} tensors of the file are not used, from `{first}` to `{last}`", unused.len()))
         }
-    }
+    })
+}
+
+/// That a model is made for more than text.
+fn projector_note(model: &Model) -> Option<String> {
+    let arch = &model.config.arch;
+    let note = || {
+        format!(
+            "{arch} models get images from a projector (mmproj), a file of its own that llmrt does not run: text alone works"
+        )
+    };
+    llmrt_models::has_projector(arch).then(note)
 }
 
 /// Bytes that a weight takes among others on a device.

@@ -23,7 +23,7 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-pub use arch::architectures;
+pub use arch::{architectures, has_projector};
 pub use batch::{BatchShape, ModelGraph, StepOutput, WindowBlocks};
 pub use cache::{CacheGroup, PagedLayer, StateTensor, ValueRows};
 pub use config::{Config, LayerConfig, Pooling, SparseMode, SparseOptions, takes_threshold};

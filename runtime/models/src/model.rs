@@ -10,7 +10,7 @@ use crate::spec::ModelSpec;
 use llmrt_abi::DType;
 use llmrt_gguf::Metadata;
 use llmrt_graph::Shape;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A model whose metadata make sense and whose tensors are there.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Model {
     spec: ModelSpec,
     tensors: HashMap<String, (DType, Shape)>,
     tensor_names: Vec<String>,
+    /// Layers of the file, with those that predict ahead.
+    n_blocks: u64,
 }
 
 impl Model {
@@ -29,11 +31,12 @@ impl Model {
     pub fn new(meta: &Metadata, tensors: impl Fn(&str) -> Option<(DType, Shape)>) -> Result<Model> {
         let (name, arch) = arch::of(meta)?;
         let config = arch.config(meta, name)?;
+        let n_blocks = meta.optional(&format!("{name}.block_count"))?.unwrap_or(config.n_layer as u64);
 
-        Model::of(config, arch, &tensors)
+        Model::of(config, arch, n_blocks, &tensors)
     }
 
-    fn of(config: Config, arch: &'static Arch, tensors: &Lookup<'_>) -> Result<Model> {
+    fn of(config: Config, arch: &'static Arch, n_blocks: u64, tensors: &Lookup<'_>) -> Result<Model> {
         // The graph of one token requests every tensor once, that of its scores those of the classifier.
         let mut b = Builder::new(&config, &BatchShape::SMALLEST, tensors);
         (arch.graph)(&mut b)?;
@@ -43,7 +46,7 @@ impl Model {
         }
         let (used, spec) = b.finish_used()?;
         let tensor_names = used.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Model { config, arch, spec, tensors: used.into_iter().collect(), tensor_names })
+        Ok(Model { config, arch, spec, tensors: used.into_iter().collect(), tensor_names, n_blocks })
     }
 
     /// The model with another choice of the neurons that are computed, of models most of whose neurons give zeros. An error
@@ -55,7 +58,8 @@ impl Model {
             return Err(Error::NoThresholds);
         }
         self.config.neurons.options = options;
-        let model = Model::of(self.config, self.arch, &|name| self.tensors.get(name).copied())?;
+        let model =
+            Model::of(self.config, self.arch, self.n_blocks, &|name| self.tensors.get(name).copied())?;
         let graph = model.graph(&BatchShape::SMALLEST)?.graph;
         match mode {
             SparseMode::Exact | SparseMode::Predict if !graph.is_sparse() => {
@@ -70,9 +74,22 @@ impl Model {
         &self.tensor_names
     }
 
-    /// Those of a file's tensors that the model does not use.
-    pub fn unused_tensors<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
-        names.into_iter().filter(|name| !self.tensors.contains_key(*name)).collect()
+    /// Those of a file's tensors that the model does not use. An error for tensors of more layers than the metadata have, if
+    /// these are not layers that predict ahead.
+    pub fn unused_tensors<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<Vec<&'n str>> {
+        let unused: Vec<&str> = names.into_iter().filter(|name| !self.tensors.contains_key(*name)).collect();
+        let layer_of = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<u64>().ok();
+        let ahead = unused.iter().filter(|name| name.contains(".nextn.")).filter_map(|name| layer_of(name));
+        let ahead: HashSet<u64> = ahead.collect();
+        let layers = unused.iter().filter_map(|name| layer_of(name)).filter(|il| !ahead.contains(il));
+        match layers.max() {
+            Some(last) if last >= self.n_blocks => Err(Error::BadValue {
+                key: format!("{}.block_count", self.config.arch),
+                found: self.n_blocks.to_string(),
+                expected: format!("{}, as the file has tensors of layer {last}", last.saturating_add(1)),
+            }),
+            _ => Ok(unused),
+        }
     }
 
     /// Sets how many tokens a sequence may reach. LongRoPE models (Phi 3) take other frequency factors for contexts

@@ -268,6 +268,15 @@ const PART_TYPES: &[(&str, &str)] = &[
     ("mmproj", PROJECTOR),
 ];
 
+/// Architectures that are made for images, whose embeddings come from a projector.
+const WITH_PROJECTOR: &[&str] =
+    &["cogvlm", "deepseek2-ocr", "hunyuan_vl", "paddleocr", "qwen2vl", "qwen3vl", "qwen3vlmoe"];
+
+/// Whether models of this architecture get embeddings of images from a projector, a file of its own.
+pub fn has_projector(arch: &str) -> bool {
+    WITH_PROJECTOR.contains(&arch)
+}
+
 /// What is special about an architecture.
 #[derive(Debug)]
 pub(crate) struct Arch {

@@ -149,9 +149,11 @@ fn what_a_file_has_beyond_its_model_and_rules_without_a_tensor_are_noted() {
         let out = succeed(llmrt(["eval", "--tokens", "1 2", "-m"]).arg(&model).args(args));
         String::from_utf8(out.stderr).unwrap()
     };
-    let one_layer = noted(&["--override-kv", "llama.block_count=int:1"]);
-    assert!(one_layer.contains("tensors of the file are not used, from `blk.1."), "{one_layer}");
     assert!(!noted(&[]).contains("not used"));
+    let one_layer = ["eval", "--tokens", "1 2", "--override-kv", "llama.block_count=int:1", "-m"];
+    let error = fail(llmrt(one_layer).arg(&model), 3);
+    let expected = "`llama.block_count` is 1: expected 2, as the file has tensors of layer 1";
+    assert!(error.contains(expected), "{error}");
     let rule = noted(&["--tensor-placement", "nothing=cpu"]);
     assert!(rule.contains("no tensor is placed on cpu by `nothing`: none matches"), "{rule}");
 }
