@@ -1,5 +1,6 @@
 //! `cargo ci reference DIR [NAME...]`: what llama.cpp's library computes of the models that `tests/fixtures/models` describes.
 
+use crate::matrix::target;
 use crate::{cargo, peer, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,8 +28,10 @@ pub fn reference(dir: &str, names: &[&str]) -> Result<(), String> {
 /// Writes every described model to `dir`.
 pub fn write_models(dir: &Path) -> Result<(), String> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let write = ["run", "--quiet", "--locked", "-p", "llmrt-tests", "--example", "described_models", "--"];
-    run(cargo().args(write).arg(dir))
+    // Of the whole workspace, so that nothing is compiled again with the features of one package.
+    let example = ["build", "--quiet", "--locked", "--workspace", "--example", "described_models"];
+    run(cargo().args(example))?;
+    run(Command::new(target().join("debug/examples/described_models")).arg(dir))
 }
 
 /// The folder of the descriptions and of their results.

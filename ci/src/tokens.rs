@@ -1,15 +1,15 @@
 //! `cargo ci tokens --peer LLAMA_SERVER`: ids of random Unicode texts, by llmrt's tokenizer and by llama.cpp's server
-//! (`POST /tokenize`).
+//! (`POST /tokenize`); and the ids that are stored beside vocabularies.
 
 mod compare;
 mod known;
 mod options;
 mod parts;
+mod stored;
 mod texts;
 
 use compare::{Outcome, Sides};
-use llmrt_gguf::Metadata;
-use options::Options;
+use options::{Options, Vocabulary};
 use texts::Texts;
 
 /// How texts are encoded: as they are; and with special tokens parsed and put around them.
@@ -31,8 +31,9 @@ pub fn tokens(words: &[&str]) -> Result<(), String> {
     println!("| vocabulary | special tokens | texts | equal | known differences | different |");
     println!("|---|---|--:|--:|--:|--:|");
     let mut differences = Vec::new();
-    for (name, metadata) in options.vocabularies()? {
-        if let Err(e) = rows(&options, &name, metadata, &mut differences) {
+    for vocabulary in options.vocabularies()? {
+        let name = vocabulary.name.clone();
+        if let Err(e) = rows(&options, vocabulary, &mut differences) {
             println!("| {name} | failed | | | | |");
             differences.push(format!("{name}: {e}"));
         }
@@ -47,13 +48,16 @@ pub fn tokens(words: &[&str]) -> Result<(), String> {
 }
 
 /// Prints the rows of a vocabulary.
-fn rows(
-    options: &Options,
-    name: &str,
-    metadata: Metadata,
-    differences: &mut Vec<String>,
-) -> Result<(), String> {
-    let sides = Sides::start(&options.peer, name, metadata)?;
+fn rows(options: &Options, vocabulary: Vocabulary, differences: &mut Vec<String>) -> Result<(), String> {
+    let Vocabulary { name, file, metadata } = vocabulary;
+    if let Some([equal, n]) = file.map(|file| stored::equal(&file, &metadata)).transpose()?.flatten() {
+        println!("| {name} | stored | {n} | {equal} | 0 | {} |", n - equal);
+        if equal < n {
+            differences
+                .push(format!("{name}: {} texts have other ids than those that are stored", n - equal));
+        }
+    }
+    let sides = Sides::start(&options.peer, &name, metadata)?;
     for (mode, special) in MODES {
         let Found { equal, known, different, first } = found(&sides, special, options)?;
         let n = equal + known + different;

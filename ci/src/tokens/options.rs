@@ -17,6 +17,16 @@ pub struct Options {
     files: Vec<PathBuf>,
 }
 
+/// A vocabulary, of a file as it is, or with another pre-tokenizer.
+pub struct Vocabulary {
+    /// As the table names it.
+    pub name: String,
+    /// The file, if nothing was changed.
+    pub file: Option<PathBuf>,
+    /// The keys of its tokenizer.
+    pub metadata: Metadata,
+}
+
 impl Options {
     /// Reads flags and their values; other words are files, or folders of files.
     pub fn parse(words: &[&str]) -> Result<Options, String> {
@@ -46,18 +56,22 @@ impl Options {
         Ok(Options { peer, seed, n_texts, pres, files })
     }
 
-    /// Metadata by name: of the files that are named, else of the fixtures; with each of the pre-tokenizers that are named.
-    pub fn vocabularies(&self) -> Result<Vec<(String, Metadata)>, String> {
+    /// Vocabularies: of the files that are named, else of the fixtures; with each of the pre-tokenizers that are named.
+    pub fn vocabularies(&self) -> Result<Vec<Vocabulary>, String> {
         let mut vocabularies = Vec::new();
         for (name, file) in self.files()? {
             let metadata = metadata(&file)?;
             for pre in &self.pres {
                 let mut changed = metadata.clone();
                 changed.set("tokenizer.ggml.pre", pre.as_str());
-                vocabularies.push((format!("{name}, {pre}"), changed));
+                vocabularies.push(Vocabulary {
+                    name: format!("{name}, {pre}"),
+                    file: None,
+                    metadata: changed,
+                });
             }
             if self.pres.is_empty() {
-                vocabularies.push((name, metadata));
+                vocabularies.push(Vocabulary { name, file: Some(file), metadata });
             }
         }
         Ok(vocabularies)

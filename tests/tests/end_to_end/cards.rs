@@ -13,13 +13,17 @@ const LIMIT: f64 = 1e-5;
 const WITHOUT_GELU: f64 = 1e-9;
 
 /// One model of each family; what of its decode step falls back is in `tests/fixtures/placements.txt`.
-const FAMILIES: [&str; 16] = [
+const FAMILIES: [&str; 22] = [
     "llama-dense",
     "qwen3moe-moe",
     "gemma3-dense",
+    "gemma3n",
+    "gemma4",
     "gpt-oss-moe",
     "deepseek2-moe",
     "deepseek32",
+    "deepseek4",
+    "glm5-next",
     "minimax-01-moe",
     "mamba-dense",
     "mamba2-dense",
@@ -30,6 +34,8 @@ const FAMILIES: [&str; 16] = [
     "rwkv6",
     "rwkv7",
     "t5",
+    "bert",
+    "qwen4exp-moe",
 ];
 
 fn on_nvidia() -> Command {
