@@ -12,13 +12,13 @@ use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
 
-/// Rows of y in a unit.
-const ROWS: usize = 8;
+/// Rows of y in a unit: a row of w is read once for them.
+const ROWS: usize = 32;
 /// Elements of these rows in a unit at most, and at least: whole blocks of every dtype.
 const PIECE: usize = 1024;
 const BLOCK: usize = 256;
 /// Rows of w from one that is read to the one that is prefetched.
-const AHEAD: usize = 2;
+const AHEAD: usize = 4;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let (w, h) = (check::decodable(node, 0)?.ne(), check::floats(node, 1)?.ne());
@@ -36,17 +36,18 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     for mut y in out.take_tiles([piece, ROWS, 1, 1], 0) {
         let [elems, columns, ..] = y.dims();
         columns.clone().for_each(|j| y.row([j, 0, 0]).fill(0.0));
-        let of_all = (0..weights.ne[1]).map(|k| (k, factors.of(k, columns.clone())));
-        used.clear();
-        used.extend(of_all.filter(|(_, factors)| factors.iter().any(|factor| *factor != 0.0)));
-        for (i, (k, factors)) in used.iter().enumerate() {
-            if let Some((next, _)) = used.get(i + AHEAD) {
-                prefetch_row(weights, *next, elems.clone());
+        factors.used(weights.ne[1], columns.clone(), &mut used);
+        for (i, &k) in used.iter().enumerate() {
+            if let Some(&next) = used.get(i + AHEAD) {
+                prefetch_row(weights, next, elems.clone());
             }
             let room = w.scratch.rows.take(elems.len());
-            let row = rows::read(w.isa, weights, [*k, 0, 0], elems.clone(), room);
-            for (j, factor) in columns.clone().zip(factors).filter(|(_, factor)| **factor != 0.0) {
-                add_scaled(w.isa, y.row([j, 0, 0]), row, *factor);
+            let row = rows::read(w.isa, weights, [k, 0, 0], elems.clone(), room);
+            for j in columns.clone() {
+                let factor = factors.of(k, j);
+                if factor != 0.0 {
+                    add_scaled(w.isa, y.row([j, 0, 0]), row, factor);
+                }
             }
         }
     }
@@ -67,13 +68,29 @@ struct Factors<'a> {
 }
 
 impl Factors<'_> {
-    /// Those of row `k` in these columns, followed by zeros.
-    fn of(&self, k: usize, columns: Range<usize>) -> [f32; ROWS] {
-        let mut all = [0.0; ROWS];
-        for (to, j) in all.iter_mut().zip(columns) {
-            let passes = self.scores.is_none_or(|scores| self.pick.passes(scores.row([j, 0, 0])[k]));
-            *to = if passes { self.h.row([j, 0, 0])[k] } else { 0.0 };
+    /// That of row `k` in a column.
+    fn of(&self, k: usize, j: usize) -> f32 {
+        let passes = self.scores.is_none_or(|scores| self.pick.passes(scores.row([j, 0, 0])[k]));
+        if passes { self.h.row([j, 0, 0])[k] } else { 0.0 }
+    }
+
+    /// The rows, of `n`, whose factor is not 0 in any of these columns, in order.
+    fn used(&self, n: usize, columns: Range<usize>, used: &mut Vec<usize>) {
+        used.clear();
+        if columns.len() > 1 {
+            used.extend((0..n).filter(|&k| columns.clone().any(|j| self.of(k, j) != 0.0)));
+            return;
         }
-        all
+        let h = &self.h.row([columns.start, 0, 0])[..n];
+        let scores = self.scores.map(|scores| &scores.row([columns.start, 0, 0])[..n]);
+        // Without a branch for each: which rows are used follows no pattern.
+        used.resize(n, 0);
+        let mut n_used = 0;
+        for k in 0..n {
+            used[n_used] = k;
+            let passes = scores.is_none_or(|scores| self.pick.passes(scores[k]));
+            n_used += usize::from(passes & (h[k] != 0.0));
+        }
+        used.truncate(n_used);
     }
 }
