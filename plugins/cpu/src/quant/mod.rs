@@ -131,11 +131,12 @@ pub fn is_supported(dtype: DType) -> bool {
 /// Byte j of the 16 bytes of each row holds elements j (low four bits) and j + 16 (high): quads 0..4 and 4..8.
 #[inline(always)]
 pub(crate) fn nibbles<S: Simd>(s: S, bytes: [S::I; 4]) -> [S::I; 8] {
-    let mask = s.splat_i(0x0f0f_0f0f);
-    crate::simd::array(|j| match j {
-        0..4 => s.and(bytes[j], mask),
-        _ => s.and(s.shr(bytes[j - 4], 4), mask),
-    })
+    // Without a closure: where one is not inlined, it lacks the instruction set.
+    let (mask, [a, b, c, d]) = (s.splat_i(0x0f0f_0f0f), bytes);
+    let low = [s.and(a, mask), s.and(b, mask), s.and(c, mask), s.and(d, mask)];
+    let [a, b, c, d] = [s.shr(a, 4), s.shr(b, 4), s.shr(c, 4), s.shr(d, 4)];
+    let high = [s.and(a, mask), s.and(b, mask), s.and(c, mask), s.and(d, mask)];
+    [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]]
 }
 
 /// The quads of a group, made of elements as they are stored, in bytes of their own.

@@ -145,18 +145,8 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
                 _mm256_set_m128i(_mm_unpackhi_epi16(ab_high, cd_high), _mm_unpacklo_epi16(ab_high, cd_high)),
             ]
         };
-        fn zip_strip(columns: [&[u8; 64]; 4], k: usize) -> I = {
-            let half = |h: usize| {
-                let column = |i: usize| _mm256_loadu_si256(columns[i][32 * h..].as_ptr().cast());
-                let (a, b, c, d) = (column(0), column(1), column(2), column(3));
-                let (ab, cd) = match k {
-                    0 | 1 => (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d)),
-                    _ => (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d)),
-                };
-                if k & 1 == 0 { _mm256_unpacklo_epi16(ab, cd) } else { _mm256_unpackhi_epi16(ab, cd) }
-            };
-            [half(0), half(1)]
-        };
+        fn zip_strip(columns: [&[u8; 64]; 4], k: usize) -> I =
+            [zip_half(columns, 0, k), zip_half(columns, 32, k)];
         fn halves(v: I) -> F = [halves(v[0]), halves(v[1])];
         fn load_f16(v: &[u8; 32]) -> F = widen(_mm256_loadu_si256(v.as_ptr().cast()));
         fn store_f16(v: F, to: &mut [u8; 32]) = {
@@ -268,6 +258,25 @@ pub(super) unsafe fn gather_u16(p: *const u8, stride: usize) -> __m256i {
             at(14),
             at(15),
         )
+    }
+}
+
+/// 32 bytes of each of four columns, from byte `at` on: part `k` of 4 of them, byte by byte.
+///
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn zip_half(columns: [&[u8; 64]; 4], at: usize, k: usize) -> __m256i {
+    let [a, b, c, d] = columns.map(|column| column[at..][..32].as_ptr().cast());
+    // SAFETY: the caller's promise, and each address has 32 bytes.
+    unsafe {
+        let (a, b) = (_mm256_loadu_si256(a), _mm256_loadu_si256(b));
+        let (c, d) = (_mm256_loadu_si256(c), _mm256_loadu_si256(d));
+        let (ab, cd) = match k {
+            0 | 1 => (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d)),
+            _ => (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d)),
+        };
+        if k & 1 == 0 { _mm256_unpacklo_epi16(ab, cd) } else { _mm256_unpackhi_epi16(ab, cd) }
     }
 }
 

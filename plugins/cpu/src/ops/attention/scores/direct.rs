@@ -23,7 +23,9 @@ pub fn direct<S: Simd, E: KvElement>(
         }
         // The last rows go with some before them, for which the same comes out again.
         if n_rows == 1 || !S::TILED {
-            (0..n_rows).for_each(|r| register_tile::<S, E, 1, 16>(s, rows, k, slots, first, r));
+            for r in 0..n_rows {
+                register_tile::<S, E, 1, 16>(s, rows, k, slots, first, r);
+            }
         } else if n_rows < 4 || !S::WIDE {
             for r in (0..n_rows).step_by(2) {
                 register_tile::<S, E, 2, 8>(s, rows, k, slots, first, r.min(n_rows - 2));
