@@ -129,6 +129,7 @@ impl PlacementPlan {
         let mut sharing = shared(&devices, &mut warnings);
         let mut budget = limited(budget(&devices), options);
         let mut dividing = Dividing::new(&step.graph, files, devices.len(), options);
+        notes.extend(Dividing::budget_note(&step.graph, options));
         loop {
             let (budget_now, sharing_now) = (budget.clone(), sharing.clone());
             let mut known =

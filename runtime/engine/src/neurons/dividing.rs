@@ -46,11 +46,9 @@ impl<'a> Dividing<'a> {
     ) -> Dividing<'a> {
         let budget = options.neurons.vram_budget;
         let is_possible = n_devices > 1
-            && options.split == SplitMode::Layers
+            && whole_networks(g, options).is_none()
             && options.neurons.index != IndexUse::Off
-            && options.sparse.mode != SparseMode::Magnitude
-            && (!options.strict || budget.is_some())
-            && g.is_sparse();
+            && (!options.strict || budget.is_some());
         let networks = if is_possible { g.networks() } else { Vec::new() };
         Dividing {
             networks: networks.into_iter().filter(|network| network.is_sparse).collect(),
@@ -60,6 +58,12 @@ impl<'a> Dividing<'a> {
             too_many: vec![0; n_devices],
             is_divided: false,
         }
+    }
+
+    /// That a budget was given for neurons which are not divided.
+    pub fn budget_note(g: &Graph, options: &EngineOptions) -> Option<String> {
+        let why = whole_networks(g, options).filter(|_| options.neurons.vram_budget.is_some())?;
+        Some(format!("--vram-budget: neurons are not divided between devices, since {why}"))
     }
 
     /// The neurons of each device; none are divided where all fit, and where nothing is given to choose them by. `known` is
@@ -167,6 +171,16 @@ impl<'a> Dividing<'a> {
         if device == 0 {
             self.budget = None;
         }
+    }
+}
+
+/// Why no network of a graph can be divided; `None`: some can.
+fn whole_networks(g: &Graph, options: &EngineOptions) -> Option<&'static str> {
+    match () {
+        () if options.split != SplitMode::Layers => Some("--split row divides matrices by rows"),
+        () if options.sparse.mode == SparseMode::Magnitude => Some("--sparse magnitude computes all of them"),
+        () if !g.is_sparse() => Some("all of this model's are computed"),
+        () => None,
     }
 }
 
