@@ -7,6 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 
+# Of a network's gate and of its other half, by the name that GGUF's `ARCH.hidden_activation` has for both.
+ACTIVATIONS = {
+    "silu": (jax.nn.silu, lambda x: x),
+    "relu": (jax.nn.relu, lambda x: x),
+    "drelu": (jax.nn.relu, jax.nn.relu),
+}
+
+
 @dataclass(frozen=True)
 class Config:
     """Sizes of the network; every row length is a multiple of 32, so that Q8_0 can hold it."""
@@ -18,6 +26,7 @@ class Config:
     n_head: int = 6
     n_head_kv: int = 3
     n_ff: int = 448
+    ffn: str = "silu"
     rope_base: float = 10000.0
     eps: float = 1e-5
 
@@ -64,6 +73,13 @@ def init(cfg, seed):
 
 def logits(cfg, params, tokens):
     """tokens [batch, n_tokens] -> logits [batch, n_tokens, n_vocab]; every row starts at position 0."""
+    return logits_and_neurons(cfg, params, tokens)[0]
+
+
+def logits_and_neurons(cfg, params, tokens):
+    """The logits, and what the neurons of all layers give: [batch, n_tokens, n_ff] each."""
+    of_gate, of_up = ACTIVATIONS[cfg.ffn]
+    neurons = []
     x = params["token_embd.weight"][tokens]  # [batch, n_tokens, n_embd]
     cos, sin = rope_table(cfg, tokens.shape[1])
     for i in range(cfg.n_layer):
@@ -73,10 +89,11 @@ def logits(cfg, params, tokens):
         x = x + attention(cfg, w, h, cos, sin)
 
         h = rms_norm(x, w["ffn_norm"], cfg.eps)
-        x = x + (jax.nn.silu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
+        neurons.append(of_gate(h @ w["ffn_gate"].T) * of_up(h @ w["ffn_up"].T))
+        x = x + neurons[-1] @ w["ffn_down"].T
 
     x = rms_norm(x, params["output_norm.weight"], cfg.eps)
-    return x @ params["token_embd.weight"].T
+    return x @ params["token_embd.weight"].T, neurons
 
 
 def attention(cfg, w, h, cos, sin):
