@@ -3,6 +3,7 @@
 use super::{checkpoint, json, stdout};
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 use llmrt_tests::f32s;
+use llmrt_tests::fixtures::{fixture, fixtures};
 use llmrt_tests::models::{TinyLlama, text as described};
 use std::path::Path;
 
@@ -156,6 +157,14 @@ fn what_a_file_has_beyond_its_model_and_rules_without_a_tensor_are_noted() {
     assert!(error.contains(expected), "{error}");
     let rule = noted(&["--tensor-placement", "nothing=cpu"]);
     assert!(rule.contains("no tensor is placed on cpu by `nothing`: none matches"), "{rule}");
+}
+
+#[test]
+fn a_model_made_for_images_reads_text_alone_and_states_so() {
+    let Some(model) = fixtures("archs").and_then(|dir| fixture(&dir, "qwen2vl-dense.gguf")) else { return };
+    let noted = succeed(llmrt(["eval", "--tokens", "1 2", "-m"]).arg(model)).stderr;
+    let noted = String::from_utf8(noted).unwrap();
+    assert!(noted.contains("qwen2vl models get images from a projector (mmproj)"), "{noted}");
 }
 
 #[test]
