@@ -63,7 +63,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
   bench serve --peer LLAMA_SERVER -m FILE [--streams N,…] [--pairs N] [--llmrt FILE] [--json FILE]
                      llmrt serve and a peer's server under the same load: tok/s, times to the first token and
                      between tokens, memory
-  bench sparse [--llmrt FILE] [--dir DIR] [--only TEXT] [--pairs N] [--quick]
+  bench sparse [--llmrt FILE] [--powerinfer LLAMA_BENCH] [--dir DIR] [--only TEXT] [--pairs N] [--quick]
                      modes of --sparse beside off, on files of random weights, which are written to DIR
   peer DIR [--isa native|avx512vnni|avx512|avx2 [--source TREE]]
                      build the peer, llama.cpp, for an instruction set into DIR/ISA; another tree into DIR/TREE/ISA

@@ -10,14 +10,28 @@ use std::process::Command;
 pub struct Peer {
     bench: PathBuf,
     batched: PathBuf,
-    /// All layers go to its card.
-    on_card: bool,
+    /// More flags of both: where layers are placed.
+    place: &'static [&'static str],
 }
+
+/// All layers on its card, with attention in one kernel, as on the CPU by itself.
+const ON_CARD: &[&str] = &["-ngl", "99", "-fa", "1"];
+/// No layer on a card, which programs of 2023 else refuse without one.
+const ON_CPU: &[&str] = &["-ngl", "0"];
 
 impl Peer {
     /// The programs, by the path of the first.
     pub fn new(bench: &Path, on_card: bool) -> Peer {
-        Peer { bench: bench.into(), batched: bench.with_file_name("llama-batched-bench"), on_card }
+        Peer::placed(bench, if on_card { ON_CARD } else { &[] })
+    }
+
+    /// PowerInfer's program, on the CPU.
+    pub fn powerinfer(bench: &Path) -> Peer {
+        Peer::placed(bench, ON_CPU)
+    }
+
+    fn placed(bench: &Path, place: &'static [&'static str]) -> Peer {
+        Peer { bench: bench.into(), batched: bench.with_file_name("llama-batched-bench"), place }
     }
 
     /// Whether there is a program for a case.
@@ -34,19 +48,12 @@ impl Peer {
         let mut command = Command::new(&self.bench);
         command.args(["-o", "json", "-r", "1", "-m"]).arg(model);
         flags(&mut command, tokens, n_threads);
-        self.place(&mut command);
+        command.args(self.place);
         let out = prepared(case, &mut command, model)?;
         let rows = parsed(&out.stdout)?;
         let speed =
             rows.get(0).ok_or("the peer measured nothing".to_string()).and_then(|r| number(r, "avg_ts"));
         Ok(Measure { value: out.value(case, speed)?, ..Measure::default() })
-    }
-
-    /// With attention in one kernel, as on the CPU by itself.
-    fn place(&self, command: &mut Command) {
-        if self.on_card {
-            command.args(["-ngl", "99", "-fa", "1"]);
-        }
     }
 
     fn run_together(
@@ -69,7 +76,7 @@ impl Peer {
         for (flag, n) in numbers {
             command.args([flag, &n.to_string()]);
         }
-        self.place(&mut command);
+        command.args(self.place);
         let out = watched(&mut command)?;
         let text = String::from_utf8_lossy(&out.stdout);
         Ok(Measure { value: speed_together(&text, n_sequences, tokens, n_threads)?, ..Measure::default() })

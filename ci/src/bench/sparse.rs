@@ -1,12 +1,13 @@
 //! `cargo ci bench sparse`: a mode of `--sparse` beside `--sparse off`, of the same program on the same files of random weights, in
-//! turn.
+//! turn; or beside PowerInfer's own program.
 
 use super::cases::Case;
+use super::peer::Peer;
 use super::program::Llmrt;
 use super::table;
 use std::path::{Path, PathBuf};
 
-/// A file, how it is run, and the ratio to `off` that is aimed at.
+/// A file, how it is run, and the ratio that is aimed at: to `off`, or to PowerInfer.
 struct Trial {
     /// As `llmrt synth --like`, `--type` and `--zeros`.
     like: &'static str,
@@ -20,7 +21,9 @@ struct Trial {
     aim: f64,
 }
 
-/// Half of the normed inputs of matrices are below this.
+/// Two fifths of the normed inputs of matrices are below this.
+const FORTY: &[&str] = &["magnitude", "--sparse-threshold", "0.524"];
+/// Half of them are below this.
 const HALF: &[&str] = &["magnitude", "--sparse-threshold", "0.674"];
 
 /// A row of the table below.
@@ -36,29 +39,42 @@ const fn trial(
 
 const SMALL: &str = "relu-llama-3.2-1b";
 const EXACT: &[&str] = &["exact"];
+/// Of files with predictors, which are PowerInfer's.
+const PREDICT: &[&str] = &["predict"];
 
 /// THE table. Aims of other types than Q4_0 are seven tenths of the gain that bytes promise.
 const TRIALS: &[Trial] = &[
     trial((SMALL, "q4_0", "0.9"), EXACT, Case::Decode, Some(1.51), 1.35),
     trial(("relu-llama-2-7b", "q4_0", "0.9"), EXACT, Case::Decode, Some(1.58), 1.4),
     trial(("bamboo-7b", "q4_0", "0.9"), EXACT, Case::Decode, Some(1.81), 1.55),
+    trial((SMALL, "q4_0", "0.9"), PREDICT, Case::Decode, Some(1.83), 1.6),
+    trial(("relu-llama-2-7b", "q4_0", "0.9"), PREDICT, Case::Decode, Some(1.99), 1.7),
+    trial(("bamboo-7b", "q4_0", "0.9"), PREDICT, Case::Decode, Some(2.51), 2.0),
     trial((SMALL, "q4_0", "0.67"), EXACT, Case::Decode, Some(1.33), 1.2),
     trial((SMALL, "f16", "0.9"), EXACT, Case::Decode, Some(1.55), 1.39),
     trial((SMALL, "q8_0", "0.9"), EXACT, Case::Decode, Some(1.52), 1.37),
     trial((SMALL, "q4_k_m", "0.9"), EXACT, Case::Decode, Some(1.5), 1.35),
-    trial((SMALL, "q4_0", "0"), EXACT, Case::Decode, None, 0.97),
+    trial((SMALL, "q4_0", "0.01"), EXACT, Case::Decode, None, 0.97),
     trial((SMALL, "q4_0", "0.3"), EXACT, Case::Decode, None, 0.97),
     trial((SMALL, "q4_0", "0.9"), EXACT, Case::together(2), None, 1.0),
     trial((SMALL, "q4_0", "0.9"), EXACT, Case::together(4), None, 1.0),
     trial((SMALL, "q4_0", "0.9"), EXACT, Case::together(8), None, 0.97),
     trial((SMALL, "q4_0", "0.9"), EXACT, Case::together(16), None, 0.97),
     trial((SMALL, "q4_0", "0.9"), EXACT, Case::Prompt, None, 0.97),
-    trial(("llama-3.2-1b", "q4_0", "0.9"), HALF, Case::Decode, Some(1.47), 1.0),
+    trial(("llama-3.1-8b", "q4_0", "0.9"), FORTY, Case::Decode, Some(1.47), 1.3),
+    trial(("llama-3.1-8b", "q4_0", "0.9"), HALF, Case::Decode, Some(1.67), 1.4),
+];
+
+/// Beside PowerInfer's llama-bench, on one thread each, since its threads add to the same sums without a lock.
+const BESIDE_POWERINFER: &[Trial] = &[
+    trial(("relu-llama-2-7b", "q4_0", "0.9"), PREDICT, Case::Decode, None, 1.5),
+    trial(("relu-llama-2-7b", "q4_0", "0.9"), PREDICT, Case::Prompt, None, 4.0),
 ];
 
 /// Measures and prints a Markdown table.
 pub fn sparse(words: &[&str]) -> Result<(), String> {
-    let (mut llmrt, mut pairs, mut dir, mut only, mut quick) = (None, 3, None, "", false);
+    let (mut llmrt, mut powerinfer, mut pairs, mut dir, mut only) = (None, None, 3, None, "");
+    let mut quick = false;
     let mut rest = words.iter();
     while let Some(&flag) = rest.next() {
         if flag == "--quick" {
@@ -68,6 +84,7 @@ pub fn sparse(words: &[&str]) -> Result<(), String> {
         let value = *rest.next().ok_or_else(|| format!("{flag}: expected a value after it"))?;
         match flag {
             "--llmrt" => llmrt = Some(Path::new(value)),
+            "--powerinfer" => powerinfer = Some(Peer::powerinfer(Path::new(value))),
             "--dir" => dir = Some(PathBuf::from(value)),
             "--only" => only = value,
             "--pairs" => {
@@ -75,7 +92,7 @@ pub fn sparse(words: &[&str]) -> Result<(), String> {
             }
             _ => {
                 return Err(format!(
-                    "bench sparse {flag}: expected --llmrt, --dir, --only, --pairs or --quick"
+                    "bench sparse {flag}: expected --llmrt, --powerinfer, --dir, --only, --pairs or --quick"
                 ));
             }
         }
@@ -83,21 +100,28 @@ pub fn sparse(words: &[&str]) -> Result<(), String> {
     let llmrt = Llmrt::new(llmrt, None)?;
     let dir = dir.unwrap_or_else(|| crate::root().join("target/bench"));
     std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    println!("{}", table::head(&[&["sparse"], words].concat(), &[(2, llmrt.ceilings(2)?)]));
+    let (trials, n_threads, base) = match powerinfer {
+        Some(_) => (BESIDE_POWERINFER, 1, "PowerInfer"),
+        None => (TRIALS, 2, "off"),
+    };
+    println!("{}", table::head(&[&["sparse"], words].concat(), &[(n_threads, llmrt.ceilings(n_threads)?)]));
     println!(
-        "| file | mode | case | off | with it | ratio (least to most) | bytes promise | aim | |\n\
+        "| file | mode | case | {base} | with it | ratio (least to most) | bytes promise | aim | |\n\
          |---|---|---|--:|--:|--:|--:|--:|---|"
     );
-    let trials = TRIALS.iter().filter(|trial| trial.name().contains(only));
-    for trial in trials {
+    for trial in trials.iter().filter(|trial| trial.name().contains(only)) {
         let (mut off, mut on) = (Vec::new(), Vec::new());
         let path = trial.file(&llmrt, &dir)?;
         for pair in 0..=pairs {
             let run = |mode: &[&str]| {
                 let flags = [&["--sparse"], mode].concat();
-                llmrt.run_with(trial.case, &path, 2, quick, &flags).map(|measure| measure.value)
+                llmrt.run_with(trial.case, &path, n_threads, quick, &flags).map(|measure| measure.value)
             };
-            let (a, b) = (run(&["off"])?, run(trial.mode)?);
+            let a = match &powerinfer {
+                Some(peer) => peer.run(trial.case, &path, n_threads, quick)?.value,
+                None => run(&["off"])?,
+            };
+            let b = run(trial.mode)?;
             if pair > 0 {
                 off.push(a);
                 on.push(b);
@@ -110,7 +134,12 @@ pub fn sparse(words: &[&str]) -> Result<(), String> {
 
 impl Trial {
     fn name(&self) -> String {
-        format!("{}-{}-{}", self.like, self.mix, self.zeros)
+        let end = if self.has_predictors() { ".powerinfer" } else { "" };
+        format!("{}-{}-{}{end}", self.like, self.mix, self.zeros)
+    }
+
+    fn has_predictors(&self) -> bool {
+        self.mode == PREDICT
     }
 
     /// The file, which is written if it is not there.
@@ -118,7 +147,13 @@ impl Trial {
         let path = dir.join(format!("{}.gguf", self.name()));
         if !path.exists() {
             let pure = if self.mix == "q4_0" { &["--pure"][..] } else { &[] };
-            llmrt.synth(self.like, self.mix, &[&["--zeros", self.zeros], pure].concat(), &path)?;
+            let predictors = if self.has_predictors() { &["--predictors"][..] } else { &[] };
+            llmrt.synth(
+                self.like,
+                self.mix,
+                &[&["--zeros", self.zeros], pure, predictors].concat(),
+                &path,
+            )?;
         }
         Ok(path)
     }

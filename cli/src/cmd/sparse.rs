@@ -9,6 +9,8 @@ mod report;
 mod solve;
 mod thresholds;
 
+pub use inputs::model_id;
+
 use crate::args::Global;
 use crate::cmd::Command;
 use crate::error::Result;

@@ -10,17 +10,24 @@ pub use shape::Shape;
 use crate::args::Global;
 use crate::cmd::Command;
 use crate::cmd::quantize::{self, Mix, Rule, TypeRequest};
+use crate::cmd::sparse::model_id;
 use crate::error::{Error, Result};
+use crate::model::OpenModel;
 use crate::new_file::{self, NewFile};
 use crate::output::note;
 use crate::{interrupt, setup};
 use clap::Args;
 use llmrt_gguf::writer::{self, Tables, WriteError};
-use llmrt_gguf::{Metadata, TensorShape};
+use llmrt_gguf::{Flavour, Metadata, TensorShape};
 use llmrt_host::load::{ModelFiles, OpenOptions};
+use llmrt_sparse::Counts;
+use llmrt_sparse::stats::{self, SparseFile, path_beside};
 use numbers::Numbers;
 use rare::Rarity;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// What counts of random neurons are over.
+const N_TOKENS: u64 = 1_000_000;
 
 /// Make a model file in a known model's shape with random weights, to measure speed with.
 ///
@@ -34,7 +41,7 @@ pub struct Synth {
     pub output: PathBuf,
     /// The model whose shape it gets: qwen2.5-0.5b, llama-3.2-1b, llama-3.1-8b, mixtral-8x7b, qwen3-30b-a3b, gemma-3-4b,
     /// gpt-oss-20b, mamba2-1.3b, rwkv7-1.5b, deepseek-v2-lite, lfm2-1.2b, relu-llama-3.2-1b,
-    /// relu-llama-2-7b or bamboo-7b.
+    /// relu-llama-2-7b, bamboo-7b or opt-6.7b.
     #[arg(long, value_name = "MODEL")]
     pub like: Shape,
     /// Type of most matrices, as in `quantize`.
@@ -55,6 +62,9 @@ pub struct Synth {
     /// Share of the neurons that have four fifths of all that is not zero, in models with ReLU.
     #[arg(long, value_name = "SHARE", default_value_t = 0.26, value_parser = share)]
     pub hot: f64,
+    /// As PowerInfer has models with ReLU: with predictors of the neurons that fire.
+    #[arg(long)]
+    pub predictors: bool,
     /// GGUF file to take the vocabulary from [default: one made by a rule, of the model's size].
     #[arg(long, value_name = "FILE")]
     pub vocab: Option<PathBuf>,
@@ -92,8 +102,11 @@ fn synth(global: &Global, args: &Synth) -> Result<()> {
         return Err(Error::usage(format!("--layers {n}: expected 1 to {}", shape::MAX_LAYERS)));
     }
     let model = args.like.model(args.layers).map_err(Error::usage)?;
-    let inputs = args.vocab.iter().map(AsRef::as_ref);
-    new_file::check_output(&args.output, args.force, inputs)?;
+    let model = if args.predictors { model.with_predictors().map_err(Error::usage)? } else { model };
+    let counts_path = path_beside(&args.output);
+    for output in [&args.output, &counts_path] {
+        new_file::check_output(output, args.force, args.vocab.iter().map(AsRef::as_ref))?;
+    }
 
     let mut metadata = model.metadata.clone();
     let n_vocab = match &args.vocab {
@@ -112,6 +125,7 @@ fn synth(global: &Global, args: &Synth) -> Result<()> {
         TypeRequest { mix: args.mix, rules: &args.rules, output: None, embedding: None, pure: args.pure };
     let choices = quantize::choose(&request, &metadata, &shapes);
     let tables = Tables {
+        flavour: if args.predictors { Flavour::PowerInfer } else { Flavour::Dense },
         metadata: quantize::metadata(&metadata, args.mix.file_type),
         tensors: shapes.into_iter().zip(choices).map(|(s, c)| TensorShape { dtype: c.dtype, ..s }).collect(),
         ..Tables::default()
@@ -134,7 +148,27 @@ fn synth(global: &Global, args: &Synth) -> Result<()> {
     })?;
     file.finish()?;
     note(format_args!("{}: {}", args.output.display(), quantize::summary(&tables.tensors, n)));
-    Ok(())
+    if numbers.frequencies().is_empty() {
+        Ok(())
+    } else {
+        write_counts(&args.output, &counts_path, numbers.frequencies())
+    }
+}
+
+/// How often neurons fire, as counts over many tokens, beside the model.
+fn write_counts(model: &Path, path: &Path, frequencies: &[Vec<f64>]) -> Result<()> {
+    let of_layer =
+        |layer: &Vec<f64>| Counts::new(layer.iter().map(|p| (p * N_TOKENS as f64).round()).collect());
+    let counts: std::result::Result<Vec<_>, _> = frequencies.iter().map(of_layer).collect();
+    let written = OpenModel::open(Some(model), &OpenOptions::default())?;
+    let file = SparseFile {
+        n_tokens: N_TOKENS,
+        counts: counts.map_err(|e| Error::output(path, e))?,
+        ..SparseFile::new(model_id(&written)?)
+    };
+    let mut out = NewFile::create(path)?;
+    stats::write(out.out(), &file, |_, _| Ok(())).map_err(|e| Error::output(path, e))?;
+    out.finish()
 }
 
 /// Everything under `tokenizer.`; gives how many tokens there are.

@@ -19,13 +19,8 @@ pub struct Rarity {
 }
 
 impl Rarity {
-    /// Means of the gates of `n` neurons, as multiples of their deviation, most frequent first.
-    pub fn means(self, n: usize) -> Vec<f64> {
-        self.frequencies(n).into_iter().map(normal_quantile).collect()
-    }
-
     /// How often each of `n` neurons fires, most frequent first.
-    fn frequencies(self, n: usize) -> Vec<f64> {
+    pub fn frequencies(self, n: usize) -> Vec<f64> {
         let n_hot = (self.hot * n as f64).round() as usize;
         let law = |alpha: f64| {
             let powers: Vec<f64> = (0..n).map(|i| ((i as f64 + 0.5) / n as f64).powf(-alpha)).collect();
@@ -51,8 +46,8 @@ fn where_true(range: Range<f64>, holds: impl Fn(f64) -> bool) -> f64 {
     high
 }
 
-/// Φ⁻¹(p).
-fn normal_quantile(p: f64) -> f64 {
+/// Φ⁻¹(p): the mean of a gate, as a multiple of its deviation, that makes it positive with frequency p.
+pub fn normal_quantile(p: f64) -> f64 {
     where_true(-8.0..8.0, |x| normal_share(x) >= p)
 }
 

@@ -4,6 +4,8 @@
 //! `:` come mean and deviation of a tensor's random numbers (else 0 and 1/√columns, which keeps hidden states in range),
 //! after a `=` the numbers. After a `@` comes what is special in 32 channels of hidden states ([`Channels`]). `#` starts a comment.
 
+mod predictors;
+
 use llmrt_abi::DType;
 use llmrt_gguf::{Array, Metadata, TensorShape, Value};
 
@@ -25,6 +27,7 @@ const SHAPES: &[Shape] = &[
     Shape { name: "relu-llama-3.2-1b", text: include_str!("shapes/relu-llama-3.2-1b.txt") },
     Shape { name: "relu-llama-2-7b", text: include_str!("shapes/relu-llama-2-7b.txt") },
     Shape { name: "bamboo-7b", text: include_str!("shapes/bamboo-7b.txt") },
+    Shape { name: "opt-6.7b", text: include_str!("shapes/opt-6.7b.txt") },
     Shape { name: "lfm2-1.2b", text: include_str!("shapes/lfm2-1.2b.txt") },
 ];
 
@@ -225,7 +228,7 @@ pub enum Content {
     Given(Vec<f32>),
 }
 
-/// What is special in the first 32 channels of hidden states.
+/// What is special about a tensor's numbers, most of it in the first 32 channels of hidden states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channels {
     /// Nothing.
@@ -234,14 +237,26 @@ pub enum Channels {
     Constant,
     /// `unmoved`: rows that are these channels are zeros.
     Unmoved,
+    /// `zero`: they are zeros, in every row.
+    Zero,
     /// `rare`: they make each row's sum negative, so that its neuron rarely fires.
     Rare,
+    /// As `rare`, and of the others so many first ones decide alone, but for little.
+    RareBy(u64),
+    /// Row i is the channel i of half of the rows, then its negative.
+    Signs,
+    /// The first channels of the last rows that were rare, and their negatives.
+    Scores,
 }
 
 impl Channels {
     fn named(name: &str) -> Option<Channels> {
-        let names =
-            [("constant", Channels::Constant), ("unmoved", Channels::Unmoved), ("rare", Channels::Rare)];
+        let names = [
+            ("constant", Channels::Constant),
+            ("unmoved", Channels::Unmoved),
+            ("zero", Channels::Zero),
+            ("rare", Channels::Rare),
+        ];
         names.into_iter().find(|(known, _)| *known == name).map(|(_, channels)| channels)
     }
 }
@@ -283,6 +298,7 @@ mod tests {
         check("relu-llama-3.2-1b", 1_235_814_400 + 32);
         check("relu-llama-2-7b", 6_738_415_616);
         check("bamboo-7b", 7_241_732_096);
+        check("opt-6.7b", 6_658_473_984);
     }
 
     #[test]

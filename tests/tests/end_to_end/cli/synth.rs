@@ -84,3 +84,29 @@ fn what_cannot_be_made_is_refused_with_what_can() {
     refused(&["llama-3.2-1b", "--type", "q4_9"], "expected one of f32, f16");
     refused(&["llama-3.2-1b", "--type", "q4_0", "--layers", "0"], "expected 1 to 1024");
 }
+
+#[test]
+fn a_file_with_predictors_has_counts_beside_it_and_misses_little() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--like", "relu-llama-3.2-1b", "--type", "q8_0", "--predictors"];
+    let path = synth(dir.path(), "m", &args);
+    let report = succeed(llmrt(["sparse", "report"]).arg(&path));
+    let report = String::from_utf8(report.stdout).unwrap();
+    assert!(report.contains("8192  90.0 %") && report.contains("predict"), "{report}");
+
+    let of = |mode: &str| {
+        let out = path.with_extension(mode);
+        let args = ["eval", "--tokens", "7 299 5", "--sparse", mode, "-m"];
+        succeed(llmrt(args).arg(&path).arg("--logits-out").arg(&out));
+        f32s(&std::fs::read(out).unwrap())
+    };
+    let (exact, predicted) = (of("exact"), of("predict"));
+    assert_eq!(exact, of("off"));
+    assert_ne!(exact, predicted);
+    let error = nmse(&predicted, &exact);
+    assert!(error < 1e-4, "NMSE {error:e}");
+
+    let dense = ["synth", "--like", "llama-3.2-1b", "--type", "f16", "--predictors"];
+    let error = fail(llmrt(dense).arg(dir.path().join("dense.gguf")), 2);
+    assert!(error.contains("relu-llama-2-7b"), "{error}");
+}
