@@ -2,6 +2,7 @@
 
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 use llmrt_tests::fixtures::counted_llama;
+use llmrt_tests::models::TinyLlama;
 use llmrt_tests::{f32s, nmse};
 use serde_json::Value;
 use std::path::Path;
@@ -48,6 +49,20 @@ fn neurons_are_where_the_placement_shows_them_and_the_logits_are_the_same() {
         "{stderr}"
     );
     assert!(nmse(&found, &expected) <= 1e-9, "{stderr}");
+}
+
+#[test]
+fn a_budget_for_neurons_that_are_not_divided_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(model) = counted_llama(dir.path()) else { return };
+    let dense = TinyLlama::default().write(dir.path());
+    for (model, flags, why) in [
+        (&model, &["--split", "row"][..], "--split row divides matrices by rows"),
+        (&dense, &[], "all of this model's are computed"),
+    ] {
+        let (_, stderr) = logits(&mut on("sim:sim"), model, &[flags, &["--vram-budget", "1"]].concat());
+        assert!(stderr.contains("neurons are not divided") && stderr.contains(why), "{flags:?}: {stderr}");
+    }
 }
 
 #[test]
