@@ -38,8 +38,8 @@ pub fn archs(dir: &str) -> Result<(), String> {
     for (models, stored) in [(dir, dir), (&described, &reference::folder())] {
         for name in reference::names(models, "gguf")? {
             let file = models.join(format!("{name}.gguf"));
-            let results_of = RESULTS.iter().map(|kind| stored.join(format!("{name}.{kind}.f32")));
-            if let Some(stored) = results_of.into_iter().find(|file| file.exists()) {
+            let mut kinds = RESULTS.iter().map(|kind| stored.join(format!("{name}.{kind}.f32")));
+            if let Some(stored) = kinds.find(|file| file.exists()) {
                 results.insert(name, (architecture(&file)?, error(&file, &stored)));
             }
         }
@@ -70,7 +70,8 @@ fn page(results: &Results) -> String {
     if let Some((error, name)) = largest {
         let _ = write!(page, " The largest error is {error:.1e} ({name}).");
     }
-    page += " Errors above 1e-9 are\nof models with GELU, whose values llama.cpp takes from a table in F16, and of minimax-m3, whose keys\nand values its flash attention takes in F16.\n\n";
+    page += " Errors above 1e-9 are\nof models with GELU, whose values llama.cpp takes from a table in F16, and of \
+             minimax-m3, whose keys\nand values its flash attention takes in F16.\n\n";
     page += "| file | architecture | NMSE |\n|---|---|--:|\n";
     for (name, (arch, error)) in results {
         let cell = match error {

@@ -55,10 +55,9 @@ def main():
         if (t + 1) % 500 == 0 or t + 1 == args.steps:
             np.savez(args.out, config=json.dumps(cfg.asdict()), **state["params"])
 
-    measure = jax.jit(lambda params, batch: next_token_loss(cfg, params, batch))
-    measures = [measure(state["params"], row[None]) for row in held_out]
-    loss, neurons = np.mean([loss for loss, _ in measures]), np.mean([zeros(n) for _, n in measures], axis=0)
-    print(f"held-out loss {loss:.4f} nats a token, zeros by layer {np.round(neurons, 3)}")
+    measure = jax.jit(lambda params, batch: loss_and_zeros(cfg, params, batch))
+    loss, *zeros = np.mean([measure(state["params"], row[None]) for row in held_out], axis=0)
+    print(f"held-out loss {loss:.4f} nats a token, zeros by layer {np.round(zeros, 3)}")
 
 
 def load(path, cfg):
@@ -95,9 +94,10 @@ def density(neurons):
     return sum(of_layer(h) for h in neurons) / len(neurons)
 
 
-def zeros(neurons):
-    """The share of zeros by layer."""
-    return [np.mean(np.asarray(h) == 0) for h in neurons]
+def loss_and_zeros(cfg, params, batch):
+    """The loss, then the share of zeros of each layer's neurons."""
+    loss, neurons = next_token_loss(cfg, params, batch)
+    return jnp.stack([loss, *(jnp.mean(h == 0) for h in neurons)])
 
 
 def learning_rate(t, n_steps, highest, n_warm=100):

@@ -10,6 +10,7 @@ use crate::spec::ModelSpec;
 use llmrt_abi::DType;
 use llmrt_gguf::Metadata;
 use llmrt_graph::Shape;
+use llmrt_graph::rows::layer_of;
 use std::collections::{HashMap, HashSet};
 
 /// A model whose metadata make sense and whose tensors are there.
@@ -31,7 +32,7 @@ impl Model {
     pub fn new(meta: &Metadata, tensors: impl Fn(&str) -> Option<(DType, Shape)>) -> Result<Model> {
         let (name, arch) = arch::of(meta)?;
         let config = arch.config(meta, name)?;
-        let n_blocks = meta.optional(&format!("{name}.block_count"))?.unwrap_or(config.n_layer as u64);
+        let n_blocks = meta.require(&format!("{name}.block_count"))?;
 
         Model::of(config, arch, n_blocks, &tensors)
     }
@@ -78,12 +79,11 @@ impl Model {
     /// these are not layers that predict ahead.
     pub fn unused_tensors<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<Vec<&'n str>> {
         let unused: Vec<&str> = names.into_iter().filter(|name| !self.tensors.contains_key(*name)).collect();
-        let layer_of = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<u64>().ok();
         let ahead = unused.iter().filter(|name| name.contains(".nextn.")).filter_map(|name| layer_of(name));
-        let ahead: HashSet<u64> = ahead.collect();
+        let ahead: HashSet<usize> = ahead.collect();
         let layers = unused.iter().filter_map(|name| layer_of(name)).filter(|il| !ahead.contains(il));
         match layers.max() {
-            Some(last) if last >= self.n_blocks => Err(Error::BadValue {
+            Some(last) if last as u64 >= self.n_blocks => Err(Error::BadValue {
                 key: format!("{}.block_count", self.config.arch),
                 found: self.n_blocks.to_string(),
                 expected: format!("{}, as the file has tensors of layer {last}", last.saturating_add(1)),

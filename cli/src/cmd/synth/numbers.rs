@@ -7,6 +7,7 @@ use llmrt_gguf::TensorShape;
 use llmrt_graph::quant;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::ops::Range;
 
 /// Numbers in the stretch. Many more than a row has, so that rows differ; few enough to be encoded in a moment.
 const N: usize = 1 << 21;
@@ -92,29 +93,25 @@ impl Numbers {
             self.rare = starts.iter().zip(&first).map(row).collect();
         }
         // Rows are of one deviation, or their end is of another.
-        let n_large =
-            if let Channels::RareBy(n_seen) = channels { n_seen.min(n) as usize } else { n as usize };
-        let bytes_of = |n: usize| tensor.dtype.row_bytes(n as u64).unwrap_or(0) as usize;
-        self.encode(normal, tensor.dtype);
+        let n = n as usize;
+        let n_large = if let Channels::RareBy(n_seen) = channels { n.min(n_seen as usize) } else { n };
         let small = [normal[0], normal[1] * SMALL];
-        if n_large < n as usize {
+        self.encode(normal, tensor.dtype);
+        if n_large < n {
             self.encode(small, tensor.dtype);
         }
-        let piece = |normal, from: usize, to: usize| {
-            self.encoded(normal, tensor.dtype).get(bytes_of(from)..bytes_of(to)).unwrap_or_default()
-        };
         for (row, start) in starts.into_iter().enumerate() {
             if row % 1024 == 0 && crate::interrupt::is_requested() {
                 return Err(io::Error::other("interrupted"));
             }
-            let bytes = piece(normal, start, start + n_large);
+            let bytes = self.encoded(normal, tensor.dtype, start..start + n_large);
             match first.get(row) {
                 None => out.write_all(bytes)?,
                 Some(&Some(value)) => out.write_all(&with_first(value, tensor.dtype, bytes))?,
                 Some(None) => out.write_all(&vec![0; bytes.len()])?,
             }
-            if n_large < n as usize {
-                out.write_all(piece(small, start + n_large, start + n as usize))?;
+            if n_large < n {
+                out.write_all(self.encoded(small, tensor.dtype, start + n_large..start + n))?;
             }
         }
         Ok(())
@@ -129,11 +126,9 @@ impl Numbers {
     ) -> io::Result<()> {
         let dtype = tensor.dtype;
         self.encode(normal, dtype);
-        let bytes_of = |n: usize| dtype.row_bytes(n as u64).unwrap_or(0) as usize;
         let n_seen = tensor.ne[0] as usize / 2;
         for row in &self.rare {
-            let range = bytes_of(row.start)..bytes_of(row.start + n_seen);
-            let bytes = self.encoded(normal, dtype).get(range).unwrap_or_default();
+            let bytes = self.encoded(normal, dtype, row.start..row.start + n_seen);
             let bytes = with_first(row.first, dtype, bytes);
             let negatives: Vec<f32> = quant::dequantise(dtype, &bytes).into_iter().map(|x| -x).collect();
             out.write_all(&bytes)?;
@@ -149,9 +144,11 @@ impl Numbers {
         self.encoded.entry(key).or_insert_with(|| encode(stretch, normal, dtype, n_threads));
     }
 
-    /// What was encoded before.
-    fn encoded(&self, normal: [f32; 2], dtype: DType) -> &[u8] {
-        self.encoded.get(&(dtype, normal.map(f32::to_bits))).map_or(&[], Vec::as_slice)
+    /// Elements of the stretch, which was encoded before.
+    fn encoded(&self, normal: [f32; 2], dtype: DType, elements: Range<usize>) -> &[u8] {
+        let bytes_of = |n: usize| dtype.row_bytes(n as u64).unwrap_or(0) as usize;
+        let all = self.encoded.get(&(dtype, normal.map(f32::to_bits)));
+        all.and_then(|all| all.get(bytes_of(elements.start)..bytes_of(elements.end))).unwrap_or_default()
     }
 
     /// The value of the first channels in each row, as far as rows have one; `None`: the row is zeros.

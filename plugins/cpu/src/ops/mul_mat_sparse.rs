@@ -86,15 +86,8 @@ impl Picked<'_> {
         rows.clear();
         match columns.len() {
             1 => {
-                let scores = &self.scores.row([columns.start, 0, 0])[in_y.clone()];
-                // Without a branch for each: which rows pass follows no pattern.
-                rows.resize(in_y.len(), 0);
-                let mut n = 0;
-                for (row, score) in in_y.zip(scores) {
-                    rows[n] = row;
-                    n += usize::from(self.pick.passes(*score));
-                }
-                rows.truncate(n);
+                let scores = self.scores.row([columns.start, 0, 0]);
+                pick::kept(in_y, rows, |row| self.pick.passes(scores[row]));
             }
             _ => {
                 rows.extend(in_y.filter(|&row| {

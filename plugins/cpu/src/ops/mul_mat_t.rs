@@ -83,14 +83,6 @@ impl Factors<'_> {
         }
         let h = &self.h.row([columns.start, 0, 0])[..n];
         let scores = self.scores.map(|scores| &scores.row([columns.start, 0, 0])[..n]);
-        // Without a branch for each: which rows are used follows no pattern.
-        used.resize(n, 0);
-        let mut n_used = 0;
-        for k in 0..n {
-            used[n_used] = k;
-            let passes = scores.is_none_or(|scores| self.pick.passes(scores[k]));
-            n_used += usize::from(passes & (h[k] != 0.0));
-        }
-        used.truncate(n_used);
+        pick::kept(0..n, used, |k| scores.is_none_or(|scores| self.pick.passes(scores[k])) & (h[k] != 0.0));
     }
 }

@@ -4,6 +4,7 @@ use super::Args;
 use super::check::{self, Answer, ensure};
 use llmrt_plugin::abi::op::PickParams;
 use llmrt_plugin::{NodeView, Reason};
+use std::ops::Range;
 
 /// A node's rule.
 #[derive(Clone, Copy)]
@@ -29,4 +30,16 @@ impl Pick {
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(PickParams::from_bytes(node.params_bytes()))?;
     ensure(p.strict < 2 && !p.threshold.is_nan(), Reason::Param)
+}
+
+/// The rows of a range that are kept, in order: without a branch for each, since which rows are kept follows no pattern.
+#[inline(always)]
+pub fn kept(range: Range<usize>, rows: &mut Vec<usize>, is_kept: impl Fn(usize) -> bool) {
+    rows.resize(range.len(), 0);
+    let mut n = 0;
+    for row in range {
+        rows[n] = row;
+        n += usize::from(is_kept(row));
+    }
+    rows.truncate(n);
 }

@@ -62,7 +62,8 @@ impl<'a> Dividing<'a> {
 
     /// That a budget was given for neurons which are not divided.
     pub fn budget_note(g: &Graph, options: &EngineOptions) -> Option<String> {
-        let why = whole_networks(g, options).filter(|_| options.neurons.vram_budget.is_some())?;
+        options.neurons.vram_budget?;
+        let why = whole_networks(g, options)?;
         Some(format!("--vram-budget: neurons are not divided between devices, since {why}"))
     }
 

@@ -9,6 +9,7 @@ use crate::interrupt;
 use crate::model::OpenModel;
 use llmrt_gguf::{Flavour, Metadata, TensorInfo, TensorShape};
 use llmrt_graph::quant;
+use llmrt_graph::rows::layer_of;
 use std::io::{self, Write};
 
 /// A tensor of the new file.
@@ -100,11 +101,6 @@ pub fn outputs<'a>(
         }));
     }
     Ok(outputs)
-}
-
-/// N of `blk.N.…`
-pub fn layer_of(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
 }
 
 fn output<'a>(

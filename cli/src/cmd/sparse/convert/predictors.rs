@@ -1,6 +1,6 @@
 //! A model's predictors: in its own file, in a file of statistics, or in torch's.
 
-use super::{Format, plan, weights};
+use super::{Format, weights};
 use crate::cmd::sparse::ffn;
 use crate::cmd::sparse::inputs;
 use crate::error::{Error, Result};
@@ -8,6 +8,7 @@ use crate::model::OpenModel;
 use llmrt_abi::DType;
 use llmrt_gguf::TensorInfo;
 use llmrt_graph::quant;
+use llmrt_graph::rows::layer_of;
 use llmrt_sparse::Predictor;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ impl<'a> Predictors<'a> {
             Source::Torch(paths) => torch_bytes(&paths[tensor.file], tensor)?,
         };
         let has_neurons = tensor.name.ends_with(".fc2.weight");
-        let order = plan::layer_of(&tensor.name).filter(|_| has_neurons).and_then(|layer| orders?.get(layer));
+        let order = layer_of(&tensor.name).filter(|_| has_neurons).and_then(|layer| orders?.get(layer));
         Ok(order.map(|order| weights::ordered(&bytes, order)).unwrap_or(bytes))
     }
 
