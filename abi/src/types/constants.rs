@@ -99,6 +99,9 @@ constants! {
     ROLE_V_CACHE: u32 = 7;
     /// Left operand of `mul_mat` whose x are mostly zeros, only on devices that request copies of matrices (`BT_COPY_MATRICES`).
     ROLE_MATRIX_OF_ZEROS: u32 = 8;
+    /// Left operand of `mul_mat_sparse` or `mul_mat_t` alone, which read few of its rows for a token, only on devices that request
+    /// copies of matrices.
+    ROLE_PICKED_ROWS: u32 = 9;
     /// `get` still returns canonical bytes.
     LAYOUT_INVERTIBLE: u32 = 1;
     /// `get` returns `Unsupported`.

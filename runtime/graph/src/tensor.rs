@@ -46,6 +46,8 @@ pub enum Role {
     VCache = abi::ROLE_V_CACHE,
     /// Left operand of `mul_mat` whose x are mostly zeros.
     MatrixOfZeros = abi::ROLE_MATRIX_OF_ZEROS,
+    /// Left operand of `mul_mat_sparse` or `mul_mat_t`, which read few of its rows for a token. Given when weights are placed.
+    PickedRows = abi::ROLE_PICKED_ROWS,
 }
 
 /// A row of the tensor table.

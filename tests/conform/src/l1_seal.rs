@@ -13,7 +13,8 @@ pub const CASES: &[Fixed] = &[
     ("matrices of every type read back", |s| round_trips(s, Role::Matrix, &[512, 33])),
     ("matrices for zeros read back", |s| {
         round_trips(s, Role::MatrixOfZeros, &[512, 48])?;
-        round_trips(s, Role::MatrixOfZeros, &[512, 256])
+        round_trips(s, Role::MatrixOfZeros, &[512, 256])?;
+        round_trips(s, Role::PickedRows, &[512, 48])
     }),
     ("matrices of one row read back", |s| round_trips(s, Role::Matrix, &[256, 1])),
     ("expert matrices of every type read back", |s| round_trips(s, Role::Experts, &[256, 5, 3])),

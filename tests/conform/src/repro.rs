@@ -32,7 +32,7 @@ const MAX_BYTES: u64 = 4 << 30;
 
 const KINDS: [(&str, Kind); 4] =
     [("weight", Kind::Weight), ("input", Kind::Input), ("state", Kind::State), ("computed", Kind::Computed)];
-const ROLES: [Role; 9] = [
+const ROLES: [Role; 10] = [
     Role::Other,
     Role::Matrix,
     Role::Embedding,
@@ -42,6 +42,7 @@ const ROLES: [Role; 9] = [
     Role::KCache,
     Role::VCache,
     Role::MatrixOfZeros,
+    Role::PickedRows,
 ];
 
 /// A file of a problem.

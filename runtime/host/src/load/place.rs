@@ -190,9 +190,11 @@ fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<
     needed.into_iter().filter(has_room).map(|(row, _)| row).collect()
 }
 
-/// Whether the device reads host memory, and a matrix in its own layout is faster.
+/// Whether the device reads host memory, and a matrix is faster in its own layout, or, where rows here and there are read, in its
+/// own memory: that has fewer and larger pages than a file.
 fn is_worth_a_copy(request: &WeightRequest) -> bool {
-    let is_matrix = matches!(request.role, Role::Matrix | Role::MatrixOfZeros | Role::Experts);
+    let is_matrix =
+        matches!(request.role, Role::Matrix | Role::MatrixOfZeros | Role::PickedRows | Role::Experts);
     let flags = request.device.info().buffer_types[0].flags;
     is_matrix && flags & BT_COPY_MATRICES != 0 && uses_host_memory(&request.device)
 }

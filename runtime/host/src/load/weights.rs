@@ -87,7 +87,7 @@ impl WeightRequest {
 }
 
 /// What a weight is for. On devices that request copies of matrices these are the weights that products multiply as a
-/// whole and that no other op but `get_rows` reads, whatever the model calls them.
+/// whole and that no other op but `get_rows` reads, whatever the model calls them, and those whose rows products pick.
 fn role_on(g: &Graph, t: Tensor, device: &Device) -> Role {
     let role = g.def(t).role;
     if device.info().buffer_types[0].flags & BT_COPY_MATRICES == 0 {
@@ -103,11 +103,14 @@ fn role_on(g: &Graph, t: Tensor, device: &Device) -> Role {
     let is_known = |node: &Node| is_left(node) && (is_product(node) || node.op == Op::GetRows);
     let is_matrix = uses.clone().any(is_product) && uses.clone().all(is_known);
     let is_mul_mat = |node: &Node| node.op == Op::MulMat;
+    let picks = |node: &Node| is_left(node) && matches!(node.op, Op::MulMatSparse | Op::MulMatT);
+    let is_picked = uses.clone().next().is_some() && uses.clone().all(picks);
     match (is_matrix, role) {
+        _ if is_picked => Role::PickedRows,
         (true, Role::Experts) => Role::Experts,
         (true, Role::MatrixOfZeros) if uses.clone().all(is_mul_mat) => Role::MatrixOfZeros,
         (true, _) => Role::Matrix,
-        (false, Role::Matrix | Role::MatrixOfZeros | Role::Experts) => Role::Other,
+        (false, Role::Matrix | Role::MatrixOfZeros | Role::PickedRows | Role::Experts) => Role::Other,
         (false, _) => role,
     }
 }

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use llmrt_abi::DType;
-use llmrt_graph::Graph;
 use llmrt_graph::tensor::Role;
+use llmrt_graph::{Graph, Pick};
 use llmrt_host::load::{self, Error, LoadMode, LoadOptions, WeightRequest};
 
 use crate::setup::{APART, FULL, MODES, NEAR, Setup, device};
@@ -98,4 +98,27 @@ fn what_products_multiply_is_a_matrix_whatever_the_model_calls_it() {
     let roles = |row| [tied, table, taps, sliced].map(|t| WeightRequest::new(&g, t, row, &device(row)).role);
     assert_eq!(roles(NEAR), [Role::Embedding, Role::Embedding, Role::Matrix, Role::Matrix]);
     assert_eq!(roles(APART), [Role::Matrix, Role::Embedding, Role::Other, Role::Other]);
+}
+
+#[test]
+fn rows_that_products_pick_have_a_role_of_their_own_and_are_copied() {
+    let mut g = Graph::new();
+    let [picked, by_neurons, shared] =
+        ["picked", "by_neurons", "shared"].map(|name| g.weight(name, DType::F32, &[4, 4], Role::Matrix));
+    let x = g.input("x", DType::F32, &[4, 1]);
+    let scores = g.mul_mat_sparse(picked, x, x, Pick::Above(0.0));
+    g.mul_mat_t(by_neurons, scores, None);
+    g.mul_mat_sparse(shared, x, scores, Pick::Above(0.0));
+    g.mul_mat(shared, x);
+    let roles = |row| [picked, by_neurons, shared].map(|t| WeightRequest::new(&g, t, row, &device(row)).role);
+    assert_eq!(roles(NEAR), [Role::Matrix; 3]);
+    assert_eq!(roles(APART), [Role::PickedRows, Role::PickedRows, Role::Other]);
+
+    let setup = pages();
+    let requests = setup.all_on(APART).into_iter();
+    let requests: Vec<_> =
+        requests.map(|request| WeightRequest { role: Role::PickedRows, ..request }).collect();
+    let weights = setup.load(&requests, LoadMode::Mmap).unwrap();
+    setup.assert_all_equal(&weights, APART);
+    assert_eq!(setup.maps(), [], "all of them are copies");
 }
