@@ -5,7 +5,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::output::Tile;
-use super::pick::{self, Pick};
+use super::pick::{self, Kept, Pick};
 use super::product_floats::Words;
 use super::worker::{Rank, Taken};
 use super::{Args, Column, Output, Worker, mul_mat, prepare, product};
@@ -51,12 +51,13 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
 
     let product = product::Product { w: weights, at: [0, 0], quantised, packed, columns: &columns };
     let unit = (weights.ne[1] / (w.rank.n * 4)).next_multiple_of(2 * ROWS).clamp(2 * ROWS, UNIT);
-    let mut rows = Vec::with_capacity(unit);
+    let mut kept = Kept::default();
     for mut y in out.take_tiles([unit, x.ne[1], 1, 1], 0) {
         let picked = Picked { scores, pick: Pick::of(a) };
-        picked.rows_of(&y, &mut rows);
-        match is_worth_gathering(rows.len(), y.dims()[0].len()) {
-            true => gathered(w.isa, &product, &rows, picked, &mut y, w.scratch),
+        let too_many = too_many_of(y.dims()[0].len());
+        picked.rows_of(&y, too_many, &mut kept);
+        match kept.rows.len() < too_many {
+            true => gathered(w.isa, &product, &kept.rows, picked, &mut y, w.scratch),
             false => {
                 product::compute(w.isa, &product, &mut y, w.scratch);
                 picked.clear_others(&mut y);
@@ -67,9 +68,9 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     (w.scratch.x, w.scratch.packed) = (own, own_packed);
 }
 
-/// Whether so many of `n` rows are computed sooner alone than all in place.
-fn is_worth_gathering(n_picked: usize, n: usize) -> bool {
-    n_picked * 10 < n * 7
+/// How many of `n` rows take as long alone as all of them in place.
+fn too_many_of(n: usize) -> usize {
+    (n * 7).div_ceil(10)
 }
 
 /// Scores and their rule.
@@ -80,21 +81,12 @@ struct Picked<'a> {
 }
 
 impl Picked<'_> {
-    /// The rows of a tile that pass in any column, in order.
-    fn rows_of(self, y: &Tile<'_>, rows: &mut Vec<usize>) {
-        let [in_y, columns, ..] = y.dims();
-        rows.clear();
-        match columns.len() {
-            1 => {
-                let scores = self.scores.row([columns.start, 0, 0]);
-                pick::kept(in_y, rows, |row| self.pick.passes(scores[row]));
-            }
-            _ => {
-                rows.extend(in_y.filter(|&row| {
-                    columns.clone().any(|j| self.pick.passes(self.scores.row([j, 0, 0])[row]))
-                }))
-            }
-        }
+    /// The rows of a tile that pass in any column; if these are `too_many`, perhaps not all of them.
+    fn rows_of(self, y: &Tile<'_>, too_many: usize, kept: &mut Kept) {
+        let [rows, columns, ..] = y.dims();
+        kept.find(rows.clone(), columns, too_many, |column, marks| {
+            self.pick.mark(&self.scores.row([column, 0, 0])[rows.clone()], marks);
+        });
     }
 
     /// Zeros where scores do not pass.

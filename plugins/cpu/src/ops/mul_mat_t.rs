@@ -5,7 +5,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::out_prod::add_scaled;
-use super::pick::{self, Pick};
+use super::pick::{self, Kept, Pick};
 use super::{Args, Output, Worker, rows};
 use crate::simd::prefetch;
 use crate::tensor::Tensor;
@@ -32,13 +32,13 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let weights = a.arg(0);
     let factors = Factors { h: a.arg(1), scores: a.src[2].as_ref(), pick: Pick::of(a) };
     let piece = (weights.ne[0] / w.rank.n).next_multiple_of(BLOCK).clamp(BLOCK, PIECE);
-    let mut used = Vec::new();
+    let mut used = Kept::default();
     for mut y in out.take_tiles([piece, ROWS, 1, 1], 0) {
         let [elems, columns, ..] = y.dims();
         columns.clone().for_each(|j| y.row([j, 0, 0]).fill(0.0));
         factors.used(weights.ne[1], columns.clone(), &mut used);
-        for (i, &k) in used.iter().enumerate() {
-            if let Some(&next) = used.get(i + AHEAD) {
+        for (i, &k) in used.rows.iter().enumerate() {
+            if let Some(&next) = used.rows.get(i + AHEAD) {
                 prefetch_row(weights, next, elems.clone());
             }
             let room = w.scratch.rows.take(elems.len());
@@ -74,15 +74,19 @@ impl Factors<'_> {
         if passes { self.h.row([j, 0, 0])[k] } else { 0.0 }
     }
 
-    /// The rows, of `n`, whose factor is not 0 in any of these columns, in order.
-    fn used(&self, n: usize, columns: Range<usize>, used: &mut Vec<usize>) {
-        used.clear();
-        if columns.len() > 1 {
-            used.extend((0..n).filter(|&k| columns.clone().any(|j| self.of(k, j) != 0.0)));
-            return;
-        }
-        let h = &self.h.row([columns.start, 0, 0])[..n];
-        let scores = self.scores.map(|scores| &scores.row([columns.start, 0, 0])[..n]);
-        pick::kept(0..n, used, |k| scores.is_none_or(|scores| self.pick.passes(scores[k])) & (h[k] != 0.0));
+    /// The rows, of `n`, whose factor is not 0 in any of these columns.
+    fn used(&self, n: usize, columns: Range<usize>, used: &mut Kept) {
+        used.find(0..n, columns, usize::MAX, |column, marks| {
+            let h = &self.h.row([column, 0, 0])[..n];
+            match self.scores {
+                None => marks.iter_mut().zip(h).for_each(|(mark, h)| *mark |= u8::from(*h != 0.0)),
+                Some(scores) => {
+                    let of_both = marks.iter_mut().zip(h).zip(scores.row([column, 0, 0]));
+                    of_both.for_each(|((mark, h), score)| {
+                        *mark |= u8::from((*h != 0.0) & self.pick.passes(*score));
+                    });
+                }
+            }
+        });
     }
 }
