@@ -8,7 +8,9 @@ use crate::output::{bytes, n_things, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
 use llmrt_engine::core::KvUse;
+use llmrt_engine::core::Runner;
 use llmrt_engine::runner::ProgramStats;
+use llmrt_engine::work::NeededWork;
 use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions};
 use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
@@ -49,6 +51,26 @@ fn pool_line(device: &str, s: &PoolStats) -> String {
         s.grows,
         s.evictions
     )
+}
+
+/// What a decoded token needed of the weights, in a line; none if it was not counted.
+fn needed_line(needed: &NeededWork) -> Option<String> {
+    let [n_picked, n_neurons] = needed.neurons;
+    let per_token = |n: u64| bytes(n / needed.n_tokens.max(1));
+    let share = |[part, all]: [u64; 2]| 100.0 * part as f64 / all.max(1) as f64;
+    let neurons = match n_neurons {
+        0 => String::new(),
+        _ => format!("{:.1} % of {} neurons, ", share([n_picked, n_neurons]), n_neurons / needed.n_tokens),
+    };
+    (needed.n_tokens > 0).then(|| {
+        format!(
+            "a decoded token took {neurons}{} of {} of the matrices ({:.1} %), over {}",
+            per_token(needed.bytes[0]),
+            per_token(needed.bytes[1]),
+            share(needed.bytes),
+            n_things(needed.n_tokens as usize, "token")
+        )
+    })
 }
 
 /// A model that computes.
@@ -125,6 +147,7 @@ impl Session {
                 "step programs: {n_prepared} made before the first step in {time:.1} ms, {n_misses} for steps of other shapes"
             ));
             note(self.kv_line());
+            needed_line(&runner.work().needed).iter().for_each(note);
             note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));
             if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
                 note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));

@@ -56,7 +56,8 @@ pub fn chat(
 ) -> Result<()> {
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
-    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
+    let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
+    options.count_needed = setup.verbose > 0;
     let (identity, is_embedded) = (model.identity()?, model.is_embedded());
     let session =
         Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?.for_text()?;

@@ -105,6 +105,7 @@ fn run(global: &Global, given: &Run) -> Result<()> {
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     // Keys and values of the whole prompt are saved.
     options.swa_full |= args.prompt_cache.is_some();
+    options.count_needed = setup.verbose > 0;
     let tokens = prompt_tokens(&tokenizer, template.as_ref().map(|t| &t.jinja), &prompt, args, options.n_ctx)
         .map_err(|e| e.of_model(&model.name))?;
     check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;

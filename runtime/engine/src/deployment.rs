@@ -77,6 +77,8 @@ impl Deployment {
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();
         let PlacementPlan { model, devices, sharing, .. } = placement;
+        // Neurons are divided only where nothing but their network reads their values.
+        let counts = options.count_needed && sharing.neurons.layers.is_empty();
         let mut executor = Executor::new(
             devices.clone(),
             files.clone(),
@@ -85,7 +87,7 @@ impl Deployment {
             options.n_threads,
             (options.strict, sharing),
         )?;
-        let (programs, last) = Programs::prepare(&model, &mut executor, options)?;
+        let (programs, last) = Programs::prepare(&model, &mut executor, options, counts)?;
         Ok(Deployment { model, devices, executor, programs, last, warnings })
     }
 }

@@ -4,8 +4,9 @@ use crate::batch::Batch;
 use crate::device_topk::{Picked, TopKRequest};
 use crate::error::Result;
 use crate::sampler::Candidate;
+use crate::work::NeededWork;
 use bytemuck::Pod;
-use llmrt_graph::Tensor;
+use llmrt_graph::{Needed, Tensor};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_models::config::NgramConfig;
 use llmrt_models::{BatchShape, Input, Model};
@@ -35,6 +36,7 @@ pub(crate) struct StepProgram {
     ngrams: NgramConfig,
     logits: Tensor,
     picked: Option<Picked>,
+    needed: Option<Needed>,
 }
 
 /// What was read of a step's results. Its memory serves one step after the other.
@@ -60,10 +62,11 @@ impl Results {
 }
 
 impl StepProgram {
-    /// The graph of a shape.
-    pub fn new(model: &Model, shape: &StepShape) -> Result<StepProgram> {
+    /// The graph of a shape. With `counts`, that of one token counts what it needs of the weights.
+    pub fn new(model: &Model, shape: &StepShape, counts: bool) -> Result<StepProgram> {
         let step = model.graph(&shape.batch)?;
         let mut graph = step.graph;
+        let needed = if counts && shape.batch.n_tokens == 1 { graph.count_needed() } else { None };
         let picked = (shape.n_picked > 0).then(|| Picked::new(&mut graph, step.logits, shape.n_picked));
         let program = Program::new(graph.finish().map_err(llmrt_models::Error::from)?);
         Ok(StepProgram {
@@ -72,6 +75,7 @@ impl StepProgram {
             ngrams: model.config.ngrams.clone(),
             logits: step.logits,
             picked,
+            needed,
         })
     }
 
@@ -126,6 +130,21 @@ impl StepProgram {
             results.largest.push(largest);
         }
         Ok(reader.n_bytes)
+    }
+
+    /// Adds what the last run needed of the weights, if it was counted.
+    pub fn add_needed(&self, executor: &mut Executor, work: &mut NeededWork) -> Result<()> {
+        let Some(needed) = &self.needed else { return Ok(()) };
+        let mut count = |t| -> Result<u64> {
+            let mut n = 0.0;
+            let all = 0..size_of::<f32>() as u64;
+            executor
+                .read(&self.program, t, all, |bytes| n = floats(bytes).first().copied().unwrap_or(0.0))?;
+            Ok(n.round() as u64)
+        };
+        let (neurons, bytes) = (count(needed.neurons)?, count(needed.bytes)?);
+        work.add([neurons, needed.n_neurons], [bytes, needed.n_bytes]);
+        Ok(())
     }
 
     /// The first rows of the last run's logits: where they are, if the CPU reaches them there.

@@ -19,22 +19,26 @@ pub(crate) struct Programs {
     made: HashMap<StepShape, StepProgram>,
     prepared: HashSet<StepShape>,
     stats: ProgramStats,
+    /// Whether those of one token count what it needs of the weights.
+    counts: bool,
 }
 
 impl Programs {
     /// Those of the largest step, so that no memory moves later, and of a decode step of each number of sequences with the
-    /// narrowest block tables. The last one's shape is returned, too.
+    /// narrowest block tables. The last one's shape is returned, too. With `counts` those of one token count what it needs.
     pub fn prepare(
         model: &Model,
         executor: &mut Executor,
         options: &EngineOptions,
+        counts: bool,
     ) -> Result<(Programs, Option<StepShape>)> {
-        let (mut programs, started, mut last) = (Programs::default(), Instant::now(), None);
+        let mut programs = Programs { counts, ..Programs::default() };
+        let (started, mut last) = (Instant::now(), None);
         let spec = model.spec();
         let decodes = options.padding().buckets().into_iter().rev().map(|n| options.decode_shape(spec, n));
         for batch in std::iter::once(options.largest_shape(spec)).chain(decodes) {
             let shape = StepShape { batch, n_picked: 0 };
-            let step = StepProgram::new(model, &shape)?;
+            let step = StepProgram::new(model, &shape, programs.counts)?;
             executor.prepare(&step.program)?;
             programs.made.insert(shape, step);
             programs.prepared.insert(shape);
@@ -51,7 +55,7 @@ impl Programs {
             if self.made.len() >= self.prepared.len() + MAX_PROGRAMS {
                 self.made.retain(|shape, _| self.prepared.contains(shape));
             }
-            self.made.insert(shape, StepProgram::new(model, &shape)?);
+            self.made.insert(shape, StepProgram::new(model, &shape, self.counts)?);
             self.stats.n_misses += 1;
         }
         if !self.made[&shape].uses_device_topk(executor)? {
@@ -62,7 +66,7 @@ impl Programs {
 
     /// Makes the program of a shape again, without picking.
     pub fn without_picking(&mut self, shape: StepShape, model: &Model) -> Result<()> {
-        self.made.insert(shape, StepProgram::new(model, &shape.without_picking())?);
+        self.made.insert(shape, StepProgram::new(model, &shape.without_picking(), self.counts)?);
         Ok(())
     }
 

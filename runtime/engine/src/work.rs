@@ -1,4 +1,4 @@
-//! What steps have executed on devices: nodes by device, and those that fell back.
+//! What steps have executed on devices: nodes by device, those that fell back, and what sparse products needed.
 
 use llmrt_abi::Reason;
 use llmrt_host::sched::report::Report;
@@ -19,6 +19,19 @@ pub struct Work {
     pub copied_bytes: u64,
     /// Steps of a shape whose program was not made before the first step.
     pub n_program_misses: u64,
+    /// What tokens needed of the weights, if it is counted ([`crate::EngineOptions::count_needed`]).
+    pub needed: NeededWork,
+}
+
+/// What tokens needed of the weights, in steps of one token, of models most of whose neurons give zeros.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct NeededWork {
+    /// Tokens that were counted.
+    pub n_tokens: u64,
+    /// Neurons that were picked, and all of them.
+    pub neurons: [u64; 2],
+    /// Bytes of rows and columns of matrices that were not multiplied with zeros alone, and all of them.
+    pub bytes: [u64; 2],
 }
 
 /// Nodes of a device.
@@ -43,6 +56,27 @@ pub struct FallbackWork {
     pub n_nodes: u64,
 }
 
+impl NeededWork {
+    /// Adds a token's.
+    pub(crate) fn add(&mut self, neurons: [u64; 2], bytes: [u64; 2]) {
+        let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
+        *self = NeededWork {
+            n_tokens: self.n_tokens + 1,
+            neurons: sum(self.neurons, neurons),
+            bytes: sum(self.bytes, bytes),
+        };
+    }
+
+    fn since(&self, earlier: &NeededWork) -> NeededWork {
+        let rest = |a: [u64; 2], b: [u64; 2]| [a[0].saturating_sub(b[0]), a[1].saturating_sub(b[1])];
+        NeededWork {
+            n_tokens: self.n_tokens.saturating_sub(earlier.n_tokens),
+            neurons: rest(self.neurons, earlier.neurons),
+            bytes: rest(self.bytes, earlier.bytes),
+        }
+    }
+}
+
 impl Work {
     /// Adds a step.
     pub fn add(&mut self, report: &Report) {
@@ -65,6 +99,7 @@ impl Work {
         work.n_splits -= earlier.n_splits.min(work.n_splits);
         work.copied_bytes -= earlier.copied_bytes.min(work.copied_bytes);
         work.n_program_misses -= earlier.n_program_misses.min(work.n_program_misses);
+        work.needed = work.needed.since(&earlier.needed);
         for old in &earlier.devices {
             let now = work.device(&old.device);
             now.n_nodes -= old.n_nodes.min(now.n_nodes);
@@ -117,8 +152,10 @@ mod tests {
     fn steps_add_up_and_a_later_part_of_them_is_the_difference() {
         let mut work = Work::default();
         work.add(&report());
+        work.needed.add([2, 8], [30, 90]);
         let first = work.clone();
         work.add(&report());
+        work.needed.add([1, 8], [20, 90]);
         // The card is left out: the other device is the first row now.
         work.add(&Report { devices: vec!["cpu".into()], nodes: vec![8], ..Report::default() });
         let nodes = |work: &Work| -> Vec<(String, u64)> {
@@ -129,6 +166,7 @@ mod tests {
         let later = work.since(&first);
         assert_eq!(nodes(&later), [("card".to_string(), 5), ("cpu".to_string(), 11)]);
         assert_eq!((later.fallbacks[0].n_nodes, later.n_steps), (2, 2));
+        assert_eq!(later.needed, NeededWork { n_tokens: 1, neurons: [1, 8], bytes: [20, 90] });
         assert_eq!(work.since(&work), Work::default());
     }
 }

@@ -15,9 +15,11 @@ pub mod tensor;
 
 mod dump;
 mod expand;
+mod needed;
 mod uid;
 
 pub use error::{Error, Result};
 pub use graph::{Graph, Node};
+pub use needed::Needed;
 pub use ops::{Activation, Interpolation, Padding, Paged, Pick, Triangle};
 pub use tensor::{Kind, Role, Shape, Tensor, TensorDef};

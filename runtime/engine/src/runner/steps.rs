@@ -84,6 +84,7 @@ impl DeviceRunner {
         if let Ok(report) = deployment.executor.report(&deployment.programs[&shape].program) {
             self.work.add(report);
         }
+        deployment.programs[&shape].add_needed(&mut deployment.executor, &mut self.work.needed)?;
         if self.results.n_rows > 0 {
             self.n_bytes_read = step.read(&mut deployment.executor, request, &mut self.results)?;
         }

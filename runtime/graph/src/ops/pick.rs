@@ -32,7 +32,7 @@ impl Pick {
     }
 
     /// The rule in a node's params, or what is wrong with them.
-    pub(super) fn read(params: &[u8]) -> Result<Pick, String> {
+    pub(crate) fn read(params: &[u8]) -> Result<Pick, String> {
         let p = check::params(PickParams::from_bytes(params))?;
         match (p.strict, p.threshold) {
             (_, t) if t.is_nan() => Err("a threshold of NaN, expected a number".to_string()),
@@ -45,7 +45,7 @@ impl Pick {
 
 impl Graph {
     /// 1 where a score passes, else 0.
-    pub(super) fn passes(&mut self, scores: Tensor, pick: Pick) -> Tensor {
+    pub(crate) fn passes(&mut self, scores: Tensor, pick: Pick) -> Tensor {
         match pick {
             Pick::Above(t) => {
                 let above = self.scale_bias(scores, 1.0, -t);

@@ -106,6 +106,24 @@ fn a_file_with_predictors_has_counts_beside_it_and_misses_little() {
     let error = nmse(&predicted, &exact);
     assert!(error < 1e-4, "NMSE {error:e}");
 
+    // What a decoded token took. With `off`, too, rows of the last matrix that are for zeros are not.
+    let took = |mode: &str| {
+        let run = &mut llmrt(["run", "-v", "-p", "a", "-n", "9", "--ignore-eos", "--sparse", mode, "-m"]);
+        let notes = String::from_utf8(succeed(run.arg(&path)).stderr).unwrap();
+        notes.lines().find(|line| line.starts_with("a decoded token took ")).expect("the line").to_string()
+    };
+    let percent = |line: &str, after: &str| {
+        let (number, _) = line.split(after).nth(1).and_then(|rest| rest.split_once(" %")).unwrap();
+        number.parse::<f64>().unwrap()
+    };
+    let (off, exact, predicted) = (took("off"), took("exact"), took("predict"));
+    for line in [&off, &exact, &predicted] {
+        assert!((5.0..20.0).contains(&percent(line, "took ")), "{line}");
+        assert!(line.contains("of 8192 neurons, ") && line.ends_with("over 8 tokens"), "{line}");
+    }
+    let shares = [&off, &exact, &predicted].map(|line| percent(line, "matrices ("));
+    assert!(shares[0] - 10.0 > shares[1] && shares[1] - 10.0 > shares[2], "{off}; {exact}; {predicted}");
+
     let dense = ["synth", "--like", "llama-3.2-1b", "--type", "f16", "--predictors"];
     let error = fail(llmrt(dense).arg(dir.path().join("dense.gguf")), 2);
     assert!(error.contains("relu-llama-2-7b"), "{error}");
