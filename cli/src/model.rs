@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// A tiny story teller, trained by `tools/train`.
-static EMBEDDED: &[u8] = include_bytes!("../assets/stories.gguf");
+pub static EMBEDDED: &[u8] = include_bytes!("../assets/stories.gguf");
 
 /// What messages call it.
 const EMBEDDED_NAME: &str = "(embedded model)";

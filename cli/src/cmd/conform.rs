@@ -14,9 +14,8 @@ use llmrt_conform::child::Child;
 use llmrt_conform::session::{NO_DEVICE, Session};
 use llmrt_conform::{Entry, Launch, Level, Options, Outcome, Report, Run, Selection, catalogue, worker};
 use sha2::{Digest, Sha256};
-use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 impl Command for Conform {
@@ -211,10 +210,11 @@ fn describe(launch: &Launch, limit: Duration) -> std::result::Result<serde_json:
 
 /// This program, as a worker.
 fn launch(global: &Global, args: &Conform) -> Result<Launch> {
-    let program = std::env::current_exe()
-        .map_err(|e| Error::new(Exit::Failure, format!("this program's own path is unknown: {e}")))?;
-    let mut words: Vec<OsString> =
-        vec!["conform-worker".into(), "--seed".into(), args.seed.to_string().into()];
+    let (program, mut words) = match crate::LAUNCHER.get().and_then(|words| words.split_first()) {
+        Some((program, words)) => (program.into(), words.to_vec()),
+        None => (this_program()?, Vec::new()),
+    };
+    words.extend(["conform-worker".into(), "--seed".into(), args.seed.to_string().into()]);
     words.extend(["--threads".into(), global.threads.unwrap_or(POOL).to_string().into()]);
     for (flag, path) in [("--from-model", &args.from_model), ("--repro", &args.repro)] {
         words.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
@@ -225,6 +225,11 @@ fn launch(global: &Global, args: &Conform) -> Result<Launch> {
     words.extend(args.device.iter().flat_map(|name| ["--device".into(), name.into()]));
     words.extend(["--".into(), args.plugin.clone().into()]);
     Ok(Launch { program, args: words })
+}
+
+fn this_program() -> Result<PathBuf> {
+    let path = std::env::current_exe();
+    path.map_err(|e| Error::new(Exit::Failure, format!("this program's own path is unknown: {e}")))
 }
 
 /// Serves a parent on stdin and stdout.
