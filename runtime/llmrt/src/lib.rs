@@ -15,17 +15,22 @@
 //! token; [`Options`] has the sizes; [`host`], [`engine`] and [`tokenizer`] are the crates below.
 #![forbid(unsafe_code)]
 
+mod describe;
 mod error;
 mod llm;
 mod options;
 mod params;
+mod present;
 
+pub use describe::{Description, Kind};
 pub use error::{Error, Result};
 pub use llm::Llm;
+pub use llmrt_abi::DType;
 pub use llmrt_engine as engine;
 pub use llmrt_engine::{EngineEvent, EngineOptions, Request, RequestOutput, RequestStream, SamplingParams};
 pub use llmrt_host as host;
 pub use llmrt_tokenizer as tokenizer;
 pub use llmrt_tokenizer::Message;
-pub use options::Options;
+pub use options::{LoadProgress, Options};
 pub use params::Params;
+pub use present::Present;

@@ -3,8 +3,10 @@
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::params::Params;
-use llmrt_engine::{AsyncEngine, DeviceRunner, Request, RequestStream, memory};
-use llmrt_host::Host;
+use crate::present::Present;
+use llmrt_engine::{
+    AsyncEngine, DeviceRunner, EngineEvent, Pooling, Request, RequestOutput, RequestStream, memory,
+};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Limits, Message, RenderOptions, Tokenizer};
 use std::path::Path;
@@ -14,9 +16,11 @@ use std::sync::Arc;
 pub struct Llm {
     engine: AsyncEngine,
     tokenizer: Arc<Tokenizer>,
-    template: Option<ChatTemplate>,
+    template: Option<Arc<ChatTemplate>>,
     warnings: Vec<String>,
     n_ctx: usize,
+    pooling: Pooling,
+    devices: Vec<String>,
 }
 
 impl Llm {
@@ -26,11 +30,22 @@ impl Llm {
     }
 
     /// The same with other devices or sizes.
-    pub fn open_with(path: impl AsRef<Path>, mut options: Options) -> Result<Llm> {
-        let host = Host::new(std::mem::take(&mut options.host));
-        let devices = options.devices(&host)?;
-        let files = ModelFiles::open(path.as_ref(), &OpenOptions::default());
-        let files = files.map_err(|e| Error::File(e.to_string()))?;
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Llm> {
+        Llm::load(|open| ModelFiles::open(path.as_ref(), open), options)
+    }
+
+    /// A model whose file is in memory; `name` stands in messages.
+    pub fn from_bytes(name: &str, bytes: &[u8], options: Options) -> Result<Llm> {
+        Llm::load(|open| ModelFiles::from_bytes(name, bytes, open), options)
+    }
+
+    fn load(
+        open: impl FnOnce(&OpenOptions) -> llmrt_host::load::Result<ModelFiles>,
+        mut options: Options,
+    ) -> Result<Llm> {
+        let present = Present::search(std::mem::take(&mut options.host), &options.discover)?;
+        let devices = options.choose(&present)?;
+        let files = open(&OpenOptions::default()).map_err(|e| Error::File(e.to_string()))?;
         let metadata = &files.model.metadata;
         let tokenizer = Arc::new(Tokenizer::from_metadata(metadata)?);
         let template = match &options.chat_template {
@@ -45,12 +60,23 @@ impl Llm {
         let load = LoadOptions {
             mode: options.load,
             seal_cache: options.seal_cache.as_ref(),
+            progress: options.progress.as_mut().map(|watch| watch as &mut dyn FnMut(f32) -> bool),
             ..LoadOptions::default()
         };
-        let mut runner = DeviceRunner::new(&host, devices, files, load, options.engine)?;
+        let names = devices.iter().map(|device| device.name().to_string()).collect();
+        let mut runner = DeviceRunner::new(&present.host, devices, files, load, options.engine)?;
         let warnings = runner.take_warnings();
+        let pooling = runner.model().spec().default_pooling();
         let engine = AsyncEngine::start(runner.into_core(Some(tokenizer.clone()))?)?;
-        Ok(Llm { engine, tokenizer, template, warnings, n_ctx })
+        Ok(Llm {
+            engine,
+            tokenizer,
+            template: template.map(Arc::new),
+            warnings,
+            n_ctx,
+            pooling,
+            devices: names,
+        })
     }
 
     /// The text that follows a prompt.
@@ -71,12 +97,38 @@ impl Llm {
 
     /// A request for the answer to a conversation.
     pub fn chat_request(&self, messages: &[Message]) -> Result<Request> {
-        let template = self.template.as_ref().ok_or(Error::NoChatTemplate)?;
+        let template = self.chat_template()?;
         let options = RenderOptions::for_answer(&self.tokenizer);
         let limits = Limits { max_tokens: self.n_ctx, ..Limits::NONE };
         let prompt = template.render_prompt(messages, &options, &self.tokenizer, limits)?;
         let tokens = self.tokenizer.encode_prompt(&prompt, limits)?;
         Ok(Request { continues: false, ..Request::greedy(tokens) })
+    }
+
+    /// The vector of a text, as long as the model's hidden states, divided by its length; its tokens are pooled as the model's
+    /// file states.
+    pub fn embed(&self, text: &str) -> Result<Vec<f32>> {
+        let output = self.output(self.embed_request(self.request(text)?.prompt))?;
+        Ok(output.embeddings.into_iter().next().unwrap_or_default())
+    }
+
+    /// A request for the vector of a text with these tokens.
+    pub fn embed_request(&self, tokens: Vec<u32>) -> Request {
+        Request::embed(tokens, self.pooling, true)
+    }
+
+    /// The logits after each token of a text, from a position on: `n_vocab` numbers each.
+    pub fn logits(&self, tokens: Vec<u32>, from: usize) -> Result<Vec<Vec<f32>>> {
+        let request = Request { max_tokens: Some(0), prompt_logits: Some(from), ..Request::greedy(tokens) };
+        let mut rows = Vec::new();
+        for event in self.submit(request)? {
+            match event {
+                EngineEvent::Logits { logits, .. } => rows.push(logits),
+                EngineEvent::Failed { error, .. } => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(rows)
     }
 
     /// Queues a request; its stream gives tokens as they come. To drop the stream aborts the request.
@@ -90,8 +142,23 @@ impl Llm {
     }
 
     /// Text and ids.
-    pub fn tokenizer(&self) -> &Tokenizer {
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
+    }
+
+    /// The model's chat template, or that of [`Options::chat_template`].
+    pub fn chat_template(&self) -> Result<&Arc<ChatTemplate>> {
+        self.template.as_ref().ok_or(Error::NoChatTemplate)
+    }
+
+    /// How the vectors of a text's tokens become one.
+    pub fn pooling(&self) -> Pooling {
+        self.pooling
+    }
+
+    /// Names of the devices that the model may use, first choice first.
+    pub fn devices(&self) -> &[String] {
+        &self.devices
     }
 
     /// What did not go as requested while the model was loaded: devices that were left out, memory that could not be locked.
@@ -105,7 +172,11 @@ impl Llm {
     }
 
     fn text(&self, request: Request) -> Result<String> {
-        let output = self.submit(request)?.finish()?;
+        let output = self.output(request)?;
         Ok(output.outputs.into_iter().next().map(|output| output.text).unwrap_or_default())
+    }
+
+    fn output(&self, request: Request) -> Result<RequestOutput> {
+        Ok(self.submit(request)?.finish()?)
     }
 }

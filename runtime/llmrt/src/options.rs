@@ -1,10 +1,14 @@
 //! What an [`crate::Llm`] is opened with.
 
 use crate::error::{Error, Result};
+use crate::present::Present;
 use llmrt_engine::EngineOptions;
 use llmrt_host::load::{LoadMode, SealCache};
-use llmrt_host::{Device, DiscoverOptions, Host, HostOptions};
+use llmrt_host::{Device, DiscoverOptions, HostOptions};
 use std::sync::Arc;
+
+/// Gets the part of the weights that is loaded, from 0 to 1, on the thread that opens the model; `false` cancels.
+pub type LoadProgress = Box<dyn FnMut(f32) -> bool + Send>;
 
 /// Devices, sizes, and how the file is read. The default: all devices that run models, a context of 4096 tokens, 8 requests
 /// at a time.
@@ -23,6 +27,8 @@ pub struct Options {
     pub seal_cache: Option<SealCache>,
     /// A Jinja chat template in the place of the model's.
     pub chat_template: Option<String>,
+    /// What watches the loading.
+    pub progress: Option<LoadProgress>,
 }
 
 impl Default for Options {
@@ -35,16 +41,15 @@ impl Default for Options {
             load: LoadMode::default(),
             seal_cache: None,
             chat_template: None,
+            progress: None,
         }
     }
 }
 
 impl Options {
-    /// The host, and its devices that are used, the CPU last.
-    pub(crate) fn devices(&self, host: &Arc<Host>) -> Result<Vec<Arc<Device>>> {
-        host.register_builtin(llmrt_cpu::query)?;
-        // Files that are rejected are reported by the host's log.
-        host.discover(&self.discover);
+    /// Of the devices that are present those that are used, the CPU last.
+    pub(crate) fn choose(&self, present: &Present) -> Result<Vec<Arc<Device>>> {
+        let host = &present.host;
         let all = host.devices();
         if self.devices.is_empty() {
             return Ok(all.into_iter().filter(|device| device.priority() >= 0).collect());
