@@ -1,0 +1,202 @@
+"""Requests that are streamed in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from . import _check as check
+from . import _llmrt, _prompts
+from ._args import EngineArgs
+from ._model import Model
+from ._params import RequestOutputKind, SamplingParams
+from ._tokenizer import Tokenizer
+from .errors import ClosedError, RequestError
+from .outputs import EmbeddingOutput, EmbeddingRequestOutput, Origin, RequestOutput, request_output
+
+# Texts from this length on are tokenized on a thread, so that the loop goes on.
+_LONG_TEXT = 1 << 14
+
+
+class AsyncEngine(Model):
+    """A model whose requests are streamed. One engine serves any number of event loops.
+
+    >>> import asyncio
+    >>> from llmrt import AsyncEngine, SamplingParams
+    >>> async def story():
+    ...     async with AsyncEngine() as engine:
+    ...         params = SamplingParams(temperature=0, max_tokens=12)
+    ...         async for output in engine.generate("Once upon a time", params, "story"):
+    ...             pass
+    ...         return output
+    >>> output = asyncio.run(story())
+    >>> output.finished, len(output.outputs[0].token_ids)
+    (True, 12)
+    """
+
+    def __init__(self, model: str | os.PathLike[str] | None = None, **args: Any) -> None:
+        """Loads a model; `EngineArgs` has the arguments. The loop waits for it."""
+        self._start(EngineArgs(model, **args))
+
+    def _start(self, args: EngineArgs) -> None:
+        super().__init__(args)
+        # Weak: a stream that is collected has aborted its request.
+        self._streams: weakref.WeakValueDictionary[str, _llmrt.Stream] = weakref.WeakValueDictionary()
+
+    @classmethod
+    def from_engine_args(cls, engine_args: EngineArgs) -> AsyncEngine:
+        """Loads a model."""
+        if not isinstance(engine_args, EngineArgs):
+            raise check.wrong("from_engine_args", "engine_args", engine_args, "AsyncEngineArgs")
+        engine = cls.__new__(cls)
+        engine._start(engine_args)
+        return engine
+
+    async def generate(
+        self,
+        prompt: Any,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        *,
+        lora_request: Any = None,
+        priority: int = 0,
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """The text that follows a prompt, as it grows. To leave the loop aborts the request.
+
+        Args:
+            prompt: A text, {"prompt": text}, {"prompt_token_ids": ids}, or a list of ids.
+            sampling_params: How; its output_kind states what each output has. A slow reader gets several tokens at a time.
+            request_id: A name for `abort`, which no other running request has; None: one is made.
+            lora_request: None.
+            priority: Smaller goes first.
+        """
+        params = SamplingParams() if sampling_params is None else sampling_params
+        if not isinstance(params, SamplingParams):
+            raise check.wrong("generate", "sampling_params", params, "SamplingParams")
+        if lora_request is not None:
+            raise RequestError("generate: lora_request is not supported", "unsupported_param", "merge the adapter")
+        name = uuid.uuid4().hex if request_id is None else check.text("generate", "request_id", request_id)
+        number = check.whole("generate", "priority", priority, -(2**31) + 1)
+        text, ids = await self._read(prompt)
+        task = params.to_native(self._seed(), priority=-number)
+        kind = params.output_kind
+        origin = Origin(name, text, ids, time.time())
+        async with aclosing(self._stream(name, task, ids, kind)) as stream:
+            async for taken in stream:
+                yield request_output(taken, origin, self._tokenizer)
+
+    async def embed(
+        self, prompt: Any, request_id: str | None = None, *, normalize: bool = True
+    ) -> EmbeddingRequestOutput:
+        """The vector of a prompt."""
+        name = uuid.uuid4().hex if request_id is None else check.text("embed", "request_id", request_id)
+        _, ids = await self._read(prompt)
+        task = {"normalize": check.boolean("embed", "normalize", normalize)}
+        async with aclosing(self._stream(name, task, ids, RequestOutputKind.FINAL_ONLY)) as stream:
+            async for taken in stream:
+                return EmbeddingRequestOutput(name, EmbeddingOutput(taken[2][0]), ids)
+        raise ClosedError("the engine ended without a result", "closed", "load the model again")
+
+    async def abort(self, request_id: str) -> None:
+        """Ends a request with what there is; its last output has the finish reason abort. One that has ended is left."""
+        stream = self._streams.get(check.text("abort", "request_id", request_id))
+        if stream is not None:
+            stream.abort()
+
+    async def get_tokenizer(self) -> Tokenizer:
+        """Text and token ids."""
+        return self._tokenizer
+
+    async def check_health(self) -> None:
+        """Raises ClosedError if the engine was closed."""
+        self._native.stats()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes requests."""
+        return self.is_open
+
+    async def __aenter__(self) -> AsyncEngine:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+    async def _read(self, prompt: Any) -> tuple[str | None, list[int]]:
+        text, ids = _prompts.read(prompt)
+        if ids is None and text is not None and len(text) >= _LONG_TEXT:
+            loop = asyncio.get_running_loop()
+            ids = await loop.run_in_executor(None, self._tokens, text, ids)
+        return text, self._tokens(text, ids)
+
+    async def _stream(
+        self, name: str, task: dict[str, Any], ids: list[int], kind: RequestOutputKind
+    ) -> AsyncGenerator[tuple[Any, ...], None]:
+        """What the native module gives of a request, until it has ended."""
+        if name in self._streams:
+            cause = f"generate: a request named {name!r} is running"
+            raise RequestError(cause, "duplicate_request", "give each request a name of its own")
+        inbox = _inbox()
+        key = next(inbox.keys)
+        only_end = kind is RequestOutputKind.FINAL_ONLY
+        is_delta = kind is RequestOutputKind.DELTA
+        stream = self._native.submit(task, ids, inbox.mailbox, key, only_end)
+        self._streams[name] = stream
+        try:
+            while True:
+                while (taken := stream.take(is_delta)) is None:
+                    await inbox.wait(key)
+                yield taken
+                if taken[-1] is not None:
+                    return
+                # A reader that never waits leaves the loop to others.
+                await asyncio.sleep(0)
+        finally:
+            stream.abort()
+            inbox.waiters.pop(key, None)
+            if self._streams.get(name) is stream:
+                del self._streams[name]
+
+
+class _Inbox:
+    """Streams of an event loop, of all engines: the loop watches one socket."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.mailbox = _llmrt.Mailbox()
+        self.keys = itertools.count()
+        self.waiters: dict[int, asyncio.Future[None]] = {}
+        loop.add_reader(self.mailbox.fileno(), self._on_news)
+
+    async def wait(self, key: int) -> None:
+        """Waits for news of a stream."""
+        waiter = asyncio.get_running_loop().create_future()
+        self.waiters[key] = waiter
+        await waiter
+
+    def _on_news(self) -> None:
+        for key in self.mailbox.take():
+            waiter = self.waiters.pop(key, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+
+_inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Inbox] = weakref.WeakKeyDictionary()
+_inboxes_lock = threading.Lock()
+
+
+def _inbox() -> _Inbox:
+    """That of the running loop."""
+    loop = asyncio.get_running_loop()
+    with _inboxes_lock:
+        inbox = _inboxes.get(loop)
+        if inbox is None:
+            inbox = _inboxes[loop] = _Inbox(loop)
+        return inbox

@@ -1,0 +1,115 @@
+"""Text and token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import _check as check
+from . import _llmrt, _prompts
+from ._args import template
+
+
+class Tokenizer:
+    """The vocabulary of a model.
+
+    >>> from llmrt import LLM
+    >>> with LLM() as llm:
+    ...     tokenizer = llm.get_tokenizer()
+    >>> tokenizer.decode(tokenizer.encode("Once upon a time"), skip_special_tokens=True).strip()
+    'Once upon a time'
+    """
+
+    def __init__(self, native: _llmrt.Tokenizer) -> None:
+        self._native = native
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Ids of a text. Control tokens in it count as such.
+
+        Args:
+            text: Any text.
+            add_special_tokens: Whether the tokens that the model needs around a text are added.
+        """
+        where = "Tokenizer.encode"
+        add = check.boolean(where, "add_special_tokens", add_special_tokens)
+        return self._native.encode(check.text(where, "text", text), add, True)
+
+    def decode(self, token_ids: int | Iterable[int], skip_special_tokens: bool = False) -> str:
+        """Text of ids; with or without that of control tokens."""
+        where = "Tokenizer.decode"
+        ids = [token_ids] if isinstance(token_ids, int) else token_ids
+        skip = check.boolean(where, "skip_special_tokens", skip_special_tokens)
+        return self._native.decode(check.token_ids(where, "token_ids", ids), not skip)
+
+    def token(self, token_id: int) -> str | None:
+        """Text of one token: U+FFFD where it has a part of a character; None: there is no such token."""
+        return self._native.piece(check.whole("Tokenizer.token", "token_id", token_id, 0, 2**32 - 1))
+
+    def apply_chat_template(
+        self,
+        conversation: list[dict[str, Any]],
+        chat_template: str | None = None,
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = False,
+        tokenize: bool = True,
+        **variables: Any,
+    ) -> list[int] | str:
+        """A conversation as a prompt: ids, or with tokenize=False the text.
+
+        Args:
+            conversation: Messages, with role and content.
+            chat_template: A Jinja template in the place of the model's, or the path of a file.
+            tools: Descriptions of functions, for templates that take these.
+            add_generation_prompt: Whether the prompt ends with the opening of the answer.
+            tokenize: Whether ids are returned.
+            variables: Further variables of the template.
+        """
+        text, ids = self.render(conversation, chat_template, tools, add_generation_prompt, variables)
+        return ids if check.boolean("apply_chat_template", "tokenize", tokenize) else text
+
+    def render(
+        self,
+        conversation: list[dict[str, Any]],
+        chat_template: Any,
+        tools: Any,
+        add_generation_prompt: bool,
+        variables: dict[str, Any],
+    ) -> tuple[str, list[int]]:
+        """The text of a prompt, and its ids."""
+        [messages] = _prompts.conversations(conversation)
+        if tools is not None:
+            variables = {**variables, "tools": tools}
+        return self._native.chat(
+            _prompts.as_json(messages),
+            template("chat", chat_template),
+            check.boolean("chat", "add_generation_prompt", add_generation_prompt),
+            _prompts.to_json("chat_template_kwargs", variables),
+        )
+
+    @property
+    def chat_template(self) -> str | None:
+        """The model's template."""
+        return self._native.chat_template
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """The token before a text."""
+        return self._native.bos
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """The token after a text."""
+        return self._native.eos
+
+    @property
+    def pad_token_id(self) -> int | None:
+        """The token that fills."""
+        return self._native.pad
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens there are."""
+        return self._native.n_tokens
+
+    def __len__(self) -> int:
+        return self.vocab_size

@@ -1,0 +1,36 @@
+//! Forks. A fork has the memory of its parent and none of its threads: models that are open there cannot compute here, and
+//! plugins, which a process has once, are initialised with threads that are not here.
+
+use crate::error::Failure;
+use std::process::id;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// The process that has models open, and how many: its id in the upper half.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// A model that is open in this process.
+pub struct OpenModel {
+    process: u32,
+}
+
+impl OpenModel {
+    /// Counts one more; an error where the process that this one is a fork of had models open.
+    pub fn new() -> Result<OpenModel, Failure> {
+        let process = id();
+        let add = |now: u64| {
+            let (owner, n_open) = ((now >> 32) as u32, now & u64::from(u32::MAX));
+            let is_forked = owner != process && n_open > 0;
+            (!is_forked).then(|| u64::from(process) << 32 | if owner == process { n_open + 1 } else { 1 })
+        };
+        OPEN.fetch_update(SeqCst, SeqCst, add).map_err(|_| Failure::Forked)?;
+        Ok(OpenModel { process })
+    }
+}
+
+impl Drop for OpenModel {
+    fn drop(&mut self) {
+        if self.process == id() {
+            OPEN.fetch_sub(1, SeqCst);
+        }
+    }
+}

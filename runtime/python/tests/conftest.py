@@ -1,0 +1,32 @@
+"""Fixtures: the embedded model, loaded once. A test that hangs ends the run with the stacks of all threads."""
+
+import faulthandler
+from pathlib import Path
+
+import pytest
+
+import llmrt
+
+ROOT = Path(__file__).resolve().parents[3]
+STORIES = ROOT / "cli/assets/stories.gguf"
+# Seconds of one test.
+LIMIT = 180
+
+
+@pytest.fixture(autouse=True)
+def no_hang():
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session")
+def llm():
+    with llmrt.LLM(STORIES) as llm:
+        yield llm
+
+
+@pytest.fixture
+def engine():
+    with llmrt.AsyncEngine(STORIES) as engine:
+        yield engine

@@ -1,0 +1,147 @@
+"""Parameters: types, ranges, and what llmrt lacks."""
+
+import pytest
+
+from llmrt import (
+    LLM,
+    AsyncEngine,
+    BeamSearchParams,
+    EngineArgs,
+    RequestError,
+    RequestOutputKind,
+    SamplingParams,
+)
+
+WRONG_TYPES = [
+    ("temperature", "hot"),
+    ("temperature", True),
+    ("top_p", None),
+    ("top_k", 1.5),
+    ("n", "2"),
+    ("max_tokens", 2.0),
+    ("stop", 3),
+    ("stop", ["a", 3]),
+    ("stop_token_ids", "abc"),
+    ("stop_token_ids", [1, "x"]),
+    ("logit_bias", [1, 2]),
+    ("logit_bias", {"x": 1.0}),
+    ("bad_words", [b"x"]),
+    ("ignore_eos", 1),
+    ("seed", "a"),
+    ("logprobs", 1.5),
+    ("output_kind", "delta"),
+    ("cache_salt", 3),
+]
+
+OUT_OF_RANGE = [
+    ("temperature", float("nan")),
+    ("n", 0),
+    ("max_tokens", 0),
+    ("max_tokens", 10**20),
+    ("top_k", -2),
+    ("logprobs", -2),
+    ("stop_token_ids", [-1]),
+    ("seed", 2**70),
+    ("stop", "\ud800"),
+]
+
+LACKING = [
+    ("detokenize", False),
+    ("skip_special_tokens", False),
+    ("include_stop_str_in_output", True),
+    ("truncate_prompt_tokens", 5),
+    ("logits_processors", [len]),
+    ("allowed_token_ids", [1]),
+    ("structured_outputs", {"json": {}}),
+    ("guided_decoding", object()),
+]
+
+
+@pytest.mark.parametrize("name, value", WRONG_TYPES)
+def test_a_wrong_type_is_named(name, value):
+    with pytest.raises(TypeError, match=name):
+        SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize("name, value", OUT_OF_RANGE)
+def test_a_value_out_of_range_is_named(name, value):
+    with pytest.raises(RequestError, match=name) as e:
+        SamplingParams(**{name: value})
+    assert e.value.code == "bad_param" and e.value.remedy
+    assert isinstance(e.value, ValueError)
+
+
+@pytest.mark.parametrize("name, value", LACKING)
+def test_what_llmrt_lacks_is_refused_unless_it_has_no_effect(name, value):
+    SamplingParams(**{name: getattr(SamplingParams, name)})
+    with pytest.raises(RequestError, match=name) as e:
+        SamplingParams(**{name: value})
+    assert e.value.code == "unsupported_param" and e.value.remedy
+
+
+@pytest.mark.parametrize("name, value", [("top_p", 1.5), ("min_p", -1), ("repetition_penalty", 0)])
+def test_ranges_of_the_sampler_are_those_of_the_engine(llm, name, value):
+    with pytest.raises(RequestError, match="expected") as e:
+        llm.generate("Once", SamplingParams(**{name: value}))
+    assert e.value.code == "bad_param"
+
+
+def test_an_unknown_name_is_an_error():
+    with pytest.raises(TypeError, match="temprature"):
+        SamplingParams(temprature=1)
+    with pytest.raises(TypeError, match="max_model_length"):
+        LLM(max_model_length=5)
+
+
+def test_min_tokens_is_at_most_max_tokens(llm):
+    with pytest.raises(RequestError, match="min_tokens"):
+        llm.generate("Once", SamplingParams(min_tokens=9, max_tokens=3))
+
+
+def test_parameters_compare_and_copy():
+    params = SamplingParams(stop=["a"], output_kind=RequestOutputKind.DELTA)
+    assert params.clone() == params != SamplingParams()
+    assert "stop=['a']" in repr(params)
+
+
+def test_beams_are_checked():
+    with pytest.raises(RequestError, match="beam_width"):
+        BeamSearchParams(beam_width=1, max_tokens=4)
+    with pytest.raises(RequestError, match="temperature"):
+        BeamSearchParams(beam_width=2, max_tokens=4, temperature=0.5)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("tensor_parallel_size", 2), ("dtype", "float16"), ("quantization", "awq"), ("enforce_eager", True),
+     ("gpu_memory_utilization", 0.5), ("tokenizer", "other"), ("runner", "draft")],
+)
+def test_arguments_that_llmrt_lacks_are_refused(name, value):
+    with pytest.raises(RequestError, match=name) as e:
+        EngineArgs(**{name: value})
+    assert e.value.code == "unsupported_param" and e.value.remedy
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("model", 5), ("devices", 3), ("max_model_len", "4k"), ("max_num_seqs", 2.5), ("plugins", "file.so"),
+     ("plugin_options", ["a"]), ("strict", "yes"), ("kv_cache_dtype", 8), ("chat_template", 7), ("swap_space", "4")],
+)
+def test_arguments_of_wrong_types_are_named(name, value):
+    with pytest.raises(TypeError, match=name):
+        LLM(**{name: value})
+
+
+def test_arguments_of_vllm_without_effect_are_taken():
+    args = dict(tensor_parallel_size=1, dtype="auto", trust_remote_code=True, gpu_memory_utilization=0.9)
+    with LLM(max_model_len=128, max_num_seqs=2, enable_prefix_caching=False, **args) as llm:
+        assert llm.max_model_len == 128
+    with AsyncEngine.from_engine_args(EngineArgs(max_model_len=64)) as engine:
+        assert engine.max_model_len == 64
+
+
+def test_values_that_no_setting_has_are_errors():
+    with pytest.raises(ValueError, match="kv_cache_dtype"):
+        LLM(kv_cache_dtype="fp3")
+    with pytest.raises(ValueError, match="load mode"):
+        LLM(load_mode="fast")
