@@ -18,6 +18,7 @@ mod roofline;
 mod templates;
 mod tidy;
 mod tokens;
+mod wheel;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
   tokens --peer LLAMA_SERVER [--seed N] [--texts N] [--pre NAME,…] [FILE|DIR…]
                      ids of random Unicode texts by the vocabularies of the fixtures, or of these GGUF files, beside those
                      of llama.cpp's server; --pre: with these pre-tokenizers in place of the files' own
+  wheel [--out DIR] [--dev]
+                     build the wheel of the Python package with maturin, of the path or fetched with pip, into
+                     target/wheels; --dev: without optimisation
   roofline [--cpu NAME] [--only TEXT] [--show]
                      what ports allow the innermost x86 loops of the cpu plugin, by llvm-mca (docs/perf/roofline.md);
                      --cpu: another model of llvm-mca; --show: with the loops
@@ -128,6 +132,7 @@ fn main() -> ExitCode {
         ["templates", peer, tree] => templates::templates(peer, tree),
         ["tokens", ref words @ ..] => tokens::tokens(words),
         ["roofline", ref words @ ..] => roofline::roofline(words),
+        ["wheel", ref words @ ..] => wheel::wheel(words),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),
