@@ -38,7 +38,7 @@ pub fn usual() -> (Vec<u32>, [usize; 4]) {
 
 /// A request for the logits after all of these tokens, and for nothing after them.
 pub fn all_logits(tokens: &[u32]) -> Request {
-    Request { prompt_logits: Some(0), max_tokens: Some(0), ..Request::greedy(tokens.to_vec()) }
+    Request::logits(tokens.to_vec(), 0)
 }
 
 /// What steps led to.

@@ -135,12 +135,11 @@ impl StepProgram {
     /// Adds what the last run needed of the weights, if it was counted.
     pub fn add_needed(&self, executor: &mut Executor, work: &mut NeededWork) -> Result<()> {
         let Some(needed) = &self.needed else { return Ok(()) };
+        let mut reader = Reader { executor, program: &self.program, rows: (1, 1), n_bytes: 0 };
         let mut count = |t| -> Result<u64> {
-            let mut n = 0.0;
-            let all = 0..size_of::<f32>() as u64;
-            executor
-                .read(&self.program, t, all, |bytes| n = floats(bytes).first().copied().unwrap_or(0.0))?;
-            Ok(n.round() as u64)
+            let mut number = Vec::<f32>::new();
+            reader.rows(t, &mut number)?;
+            Ok(number.iter().sum::<f32>().round() as u64)
         };
         let (neurons, bytes) = (count(needed.neurons)?, count(needed.bytes)?);
         work.add([neurons, needed.n_neurons], [bytes, needed.n_bytes]);

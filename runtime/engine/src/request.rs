@@ -110,6 +110,11 @@ impl Request {
         Request { decoding, max_tokens: Some(0), ..Request::greedy(prompt) }
     }
 
+    /// The logits after each token of a text from a position on; nothing follows it.
+    pub fn logits(prompt: Vec<TokenId>, from: usize) -> Request {
+        Request { prompt_logits: Some(from), max_tokens: Some(0), ..Request::greedy(prompt) }
+    }
+
     /// The likeliest token, again and again.
     pub fn greedy(prompt: Vec<TokenId>) -> Request {
         Request {

@@ -119,9 +119,8 @@ impl Llm {
 
     /// The logits after each token of a text, from a position on: `n_vocab` numbers each.
     pub fn logits(&self, tokens: Vec<u32>, from: usize) -> Result<Vec<Vec<f32>>> {
-        let request = Request { max_tokens: Some(0), prompt_logits: Some(from), ..Request::greedy(tokens) };
         let mut rows = Vec::new();
-        for event in self.submit(request)? {
+        for event in self.submit(Request::logits(tokens, from))? {
             match event {
                 EngineEvent::Logits { logits, .. } => rows.push(logits),
                 EngineEvent::Failed { error, .. } => return Err(error.into()),

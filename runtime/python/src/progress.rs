@@ -68,6 +68,7 @@ pub struct Progress {
     /// Whether texts carry sums of log-probabilities.
     has_sums: bool,
     logits: Option<Vec<f32>>,
+    /// How it ended, until that is taken.
     end: Option<Result<RequestOutput, Failure>>,
     is_changed: bool,
     began: Instant,
@@ -97,7 +98,7 @@ impl Progress {
 
     /// Whether nothing more comes.
     pub fn has_ended(&self) -> bool {
-        self.end.is_some()
+        self.ended.is_some()
     }
 
     /// Ends it with an error.
@@ -151,20 +152,7 @@ impl Progress {
         if !std::mem::take(&mut self.is_changed) {
             return Ok(None);
         }
-        let output = match &mut self.end {
-            Some(Err(failure)) => return Err(failure.clone()),
-            Some(Ok(output)) => Some(std::mem::replace(
-                output,
-                RequestOutput {
-                    request: output.request,
-                    outputs: Vec::new(),
-                    usage: output.usage,
-                    prompt_logprobs: Vec::new(),
-                    embeddings: Vec::new(),
-                },
-            )),
-            None => None,
-        };
+        let output = self.end.take().transpose()?;
         let seconds = |at: Option<Instant>| at.map(|at| (at - self.began).as_secs_f64());
         let (first_token, ended) = (seconds(self.first_token), seconds(self.ended));
         let Some(output) = output else {

@@ -84,9 +84,7 @@ impl Task {
             Task::Generate(generate) => generate.request(prompt),
             Task::Beam(beam) => beam.request(prompt),
             Task::Embed(embed) => Request::embed(prompt, llm.pooling(), embed.normalize),
-            Task::Logits(logits) => {
-                Request { max_tokens: Some(0), prompt_logits: Some(logits.start), ..Request::greedy(prompt) }
-            }
+            Task::Logits(logits) => Request::logits(prompt, logits.start),
         }
     }
 }

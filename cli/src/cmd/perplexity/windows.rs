@@ -71,11 +71,7 @@ impl Window {
 /// Logits after each token of the second half but the last one, `[n_targets]` rows of `[n_vocab]`. Fewer after Ctrl-C.
 pub fn predictions(core: &mut Core, window: &Window) -> Result<Vec<Vec<f32>>> {
     let n = window.tokens.len() - 1;
-    let id = core.add(Request {
-        prompt_logits: Some(window.first()),
-        max_tokens: Some(0),
-        ..Request::greedy(window.tokens[..n].to_vec())
-    })?;
+    let id = core.add(Request::logits(window.tokens[..n].to_vec(), window.first()))?;
     let mut rows = Vec::with_capacity(n - window.first());
     while !core.is_idle() {
         if interrupt::is_requested() {

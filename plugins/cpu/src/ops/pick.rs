@@ -20,7 +20,7 @@ impl Pick {
     #[inline(always)]
     pub fn passes(self, score: f32) -> bool {
         match self.0.strict {
-            0 => score >= self.0.threshold || score.is_nan(),
+            0 => (score >= self.0.threshold) | score.is_nan(),
             _ => score > self.0.threshold,
         }
     }
@@ -28,18 +28,8 @@ impl Pick {
     /// Sets the marks of the scores that pass.
     #[inline(always)]
     pub fn mark(self, scores: &[f32], marks: &mut [u8]) {
-        let threshold = self.0.threshold;
-        match self.0.strict {
-            0 => each(scores, marks, |score| (score >= threshold) | score.is_nan()),
-            _ => each(scores, marks, |score| score > threshold),
-        }
+        marks.iter_mut().zip(scores).for_each(|(mark, score)| *mark |= u8::from(self.passes(*score)));
     }
-}
-
-/// Sets marks where a score is one of those.
-#[inline(always)]
-fn each(scores: &[f32], marks: &mut [u8], is_one: impl Fn(f32) -> bool) {
-    marks.iter_mut().zip(scores).for_each(|(mark, score)| *mark |= u8::from(is_one(*score)));
 }
 
 /// Whether a node's params are a rule.
@@ -76,19 +66,13 @@ impl Kept {
                 break;
             }
         }
-        let (start, marks) = (rows.start, &self.marks);
-        kept(rows, &mut self.rows, |row| marks[row - start] != 0);
+        // Without a branch for each row, since which rows are kept follows no pattern.
+        self.rows.resize(rows.len(), 0);
+        let mut n = 0;
+        for (row, mark) in rows.zip(&self.marks) {
+            self.rows[n] = row;
+            n += usize::from(*mark);
+        }
+        self.rows.truncate(n);
     }
-}
-
-/// The rows of a range that are kept, in order: without a branch for each, since which rows are kept follows no pattern.
-#[inline(always)]
-fn kept(range: Range<usize>, rows: &mut Vec<usize>, is_kept: impl Fn(usize) -> bool) {
-    rows.resize(range.len(), 0);
-    let mut n = 0;
-    for row in range {
-        rows[n] = row;
-        n += usize::from(is_kept(row));
-    }
-    rows.truncate(n);
 }

@@ -104,7 +104,7 @@ fn role_on(g: &Graph, t: Tensor, device: &Device) -> Role {
     let is_matrix = uses.clone().any(is_product) && uses.clone().all(is_known);
     let is_mul_mat = |node: &Node| node.op == Op::MulMat;
     let picks = |node: &Node| is_left(node) && matches!(node.op, Op::MulMatSparse | Op::MulMatT);
-    let is_picked = uses.clone().next().is_some() && uses.clone().all(picks);
+    let is_picked = uses.clone().any(picks) && uses.clone().all(picks);
     match (is_matrix, role) {
         _ if is_picked => Role::PickedRows,
         (true, Role::Experts) => Role::Experts,

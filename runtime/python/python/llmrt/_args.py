@@ -8,7 +8,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from . import _check as check
-from .errors import unsupported
+from .errors import refuse_lacking
 
 # What vLLM has and llmrt lacks: values without effect, and what to do in place of another one.
 _LACKING: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -102,9 +102,7 @@ class EngineArgs:
     disable_log_requests: InitVar[bool] = False
 
     def __post_init__(self, *lacking: Any) -> None:
-        for (name, (neutral, remedy)), found in zip(_LACKING.items(), lacking):
-            if found not in neutral:
-                raise unsupported("EngineArgs", name, found, remedy)
+        refuse_lacking("EngineArgs", _LACKING, lacking)
         self.to_native()
 
     @property

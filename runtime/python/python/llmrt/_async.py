@@ -19,7 +19,7 @@ from ._args import EngineArgs
 from ._model import Model
 from ._params import RequestOutputKind, SamplingParams
 from ._tokenizer import Tokenizer
-from .errors import ClosedError, RequestError
+from .errors import ClosedError, RequestError, no_lora
 from .outputs import EmbeddingOutput, EmbeddingRequestOutput, Origin, RequestOutput, request_output
 
 # Texts from this length on are tokenized on a thread, so that the loop goes on.
@@ -81,8 +81,7 @@ class AsyncEngine(Model):
         params = SamplingParams() if sampling_params is None else sampling_params
         if not isinstance(params, SamplingParams):
             raise check.wrong("generate", "sampling_params", params, "SamplingParams")
-        if lora_request is not None:
-            raise RequestError("generate: lora_request is not supported", "unsupported_param", "merge the adapter")
+        no_lora(lora_request)
         name = uuid.uuid4().hex if request_id is None else check.text("generate", "request_id", request_id)
         number = check.whole("generate", "priority", priority, -(2**31) + 1)
         text, ids = await self._read(prompt)

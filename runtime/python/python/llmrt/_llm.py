@@ -16,7 +16,7 @@ from ._model import Model
 from ._params import BeamSearchParams, SamplingParams
 from ._progress import on_end
 from ._tokenizer import Tokenizer
-from .errors import unsupported
+from .errors import no_lora, unsupported
 from .outputs import (
     BeamSearchOutput,
     BeamSearchSequence,
@@ -68,10 +68,8 @@ class LLM(Model):
             lora_request: None.
             priority: A number for each prompt; smaller goes first.
         """
-        _no_lora(lora_request)
-        texts = [_prompts.read(prompt, f"prompts[{i}]") for i, prompt in enumerate(_prompts.as_list(prompts))]
-        read = [(text, self._tokens(text, ids)) for text, ids in texts]
-        return self._run(self._requests_of(read, sampling_params, True, priority), use_tqdm)
+        no_lora(lora_request)
+        return self._run(self._requests_of(self._read(prompts), sampling_params, True, priority), use_tqdm)
 
     def chat(
         self,
@@ -107,7 +105,7 @@ class LLM(Model):
             tools: Descriptions of functions, for templates that take these.
             chat_template_kwargs: Further variables of the template.
         """
-        _no_lora(lora_request)
+        no_lora(lora_request)
         if chat_template_content_format not in ("auto", "string", "openai"):
             raise unsupported("chat", "chat_template_content_format", chat_template_content_format, "leave it out")
         if continue_final_message is not False:
@@ -145,10 +143,9 @@ class LLM(Model):
         """
         task = {"normalize": check.boolean("embed", "normalize", normalize)}
         requests = self._requests_for(task, prompts)
-        taken = self._native.run([(task, ids) for task, _, ids in requests], on_end(use_tqdm, len(requests)))
         return [
             EmbeddingRequestOutput(str(next(self._requests)), EmbeddingOutput(result[2][0]), ids)
-            for result, (_, _, ids) in zip(taken, requests)
+            for result, (_, _, ids) in zip(self._compute(requests, use_tqdm), requests)
         ]
 
     def logits(self, prompts: Any, *, start: int = 0) -> list[np.ndarray]:
@@ -161,8 +158,7 @@ class LLM(Model):
         True
         """
         task = {"start": check.whole("logits", "start", start)}
-        requests = self._requests_for(task, prompts)
-        taken = self._native.run([(task, ids) for task, _, ids in requests], None)
+        taken = self._compute(self._requests_for(task, prompts), False)
         return [result[3].reshape(-1, self._tokenizer.vocab_size) for result in taken]
 
     def get_tokenizer(self) -> Tokenizer:
@@ -171,8 +167,16 @@ class LLM(Model):
 
     def _requests_for(self, task: dict[str, Any], prompts: Any) -> list[_Request]:
         """The same task for each prompt."""
+        return [(task, text, ids) for text, ids in self._read(prompts)]
+
+    def _read(self, prompts: Any) -> list[tuple[str | None, list[int]]]:
+        """The text of each prompt, if it has one, and its ids."""
         read = [_prompts.read(prompt, f"prompts[{i}]") for i, prompt in enumerate(_prompts.as_list(prompts))]
-        return [(task, text, self._tokens(text, ids)) for text, ids in read]
+        return [(text, self._tokens(text, ids)) for text, ids in read]
+
+    def _compute(self, requests: list[_Request], use_tqdm: Any) -> list[tuple[Any, ...]]:
+        """What the native module gives for each request."""
+        return self._native.run([(task, ids) for task, _, ids in requests], on_end(use_tqdm, len(requests)))
 
     def _requests_of(
         self, read: list[tuple[Any, list[int]]], params: Any, continues: bool, priority: Any
@@ -188,7 +192,7 @@ class LLM(Model):
 
     def _run(self, requests: list[_Request], use_tqdm: Any) -> list[RequestOutput]:
         arrival = time.time()
-        taken = self._native.run([(task, ids) for task, _, ids in requests], on_end(use_tqdm, len(requests)))
+        taken = self._compute(requests, use_tqdm)
         return [
             request_output(result, Origin(str(next(self._requests)), text, ids, arrival), self._tokenizer)
             for result, (_, text, ids) in zip(taken, requests)
@@ -212,8 +216,3 @@ def _one_each(name: str, found: Any, n: int, kind: type) -> list[Any]:
     if len(found) != n:
         raise ValueError(f"generate: {name} has {len(found)} items for {n} prompts: expected one for each")
     return list(found)
-
-
-def _no_lora(found: Any) -> None:
-    if found is not None:
-        raise unsupported("generate", "lora_request", found, "merge the adapter into the model")

@@ -8,7 +8,7 @@ from dataclasses import InitVar, dataclass
 from typing import Any
 
 from . import _check as check
-from .errors import unsupported
+from .errors import refuse_lacking, unsupported
 
 _ALL = 2**31 - 1
 
@@ -24,18 +24,18 @@ class RequestOutputKind(enum.Enum):
     """Nothing before the end, then the whole text."""
 
 
-# What vLLM has and llmrt lacks: the value without effect, and what to do in place of another one.
-_LACKING: dict[str, tuple[Any, str]] = {
-    "detokenize": (True, "leave it out, and use token_ids"),
-    "skip_special_tokens": (True, "leave it out, and decode token_ids with skip_special_tokens=False"),
-    "spaces_between_special_tokens": (True, "leave it out"),
-    "include_stop_str_in_output": (False, "append stop_reason to the text"),
-    "truncate_prompt_tokens": (None, "shorten the prompt"),
-    "logits_processors": (None, "use logit_bias, bad_words or the penalties"),
-    "allowed_token_ids": (None, "use logit_bias"),
-    "structured_outputs": (None, "describe the format in the prompt, and check the answer"),
-    "guided_decoding": (None, "describe the format in the prompt, and check the answer"),
-    "extra_args": (None, "leave it out"),
+# What vLLM has and llmrt lacks: values without effect, and what to do in place of another one.
+_LACKING: dict[str, tuple[tuple[Any, ...], str]] = {
+    "detokenize": ((True,), "leave it out, and use token_ids"),
+    "skip_special_tokens": ((True,), "leave it out, and decode token_ids with skip_special_tokens=False"),
+    "spaces_between_special_tokens": ((True,), "leave it out"),
+    "include_stop_str_in_output": ((False,), "append stop_reason to the text"),
+    "truncate_prompt_tokens": ((None,), "shorten the prompt"),
+    "logits_processors": ((None,), "use logit_bias, bad_words or the penalties"),
+    "allowed_token_ids": ((None,), "use logit_bias"),
+    "structured_outputs": ((None,), "describe the format in the prompt, and check the answer"),
+    "guided_decoding": ((None,), "describe the format in the prompt, and check the answer"),
+    "extra_args": ((None,), "leave it out"),
 }
 
 
@@ -108,9 +108,7 @@ class SamplingParams:
     extra_args: InitVar[Any] = None
 
     def __post_init__(self, *lacking: Any) -> None:
-        for (name, (neutral, remedy)), found in zip(_LACKING.items(), lacking):
-            if found is not neutral and found != neutral:
-                raise unsupported("SamplingParams", name, found, remedy)
+        refuse_lacking("SamplingParams", _LACKING, lacking)
         self.to_native(0)
 
     def to_native(self, seed: int, *, continues: bool = True, priority: int = 0) -> dict[str, Any]:

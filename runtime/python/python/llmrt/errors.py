@@ -8,6 +8,9 @@
 model_file
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 
 class Error(Exception):
     """A failure.
@@ -54,6 +57,27 @@ class ClosedError(Error):
 
 class ForkedError(Error):
     """A model was open when the process was forked."""
+
+
+def no_lora(found: object) -> None:
+    """Refuses an adapter."""
+    if found is not None:
+        raise unsupported("generate", "lora_request", found, "merge the adapter into the model")
+
+
+def refuse_lacking(
+    where: str, lacking: Mapping[str, tuple[tuple[Any, ...], str]], values: Iterable[Any]
+) -> None:
+    """Refuses parameters of vLLM that llmrt lacks, but for values without effect.
+
+    Args:
+        where: What has the parameters.
+        lacking: By name, the values without effect, and what to do in place of another one.
+        values: In the same order.
+    """
+    for (name, (neutral, remedy)), found in zip(lacking.items(), values):
+        if found not in neutral:
+            raise unsupported(where, name, found, remedy)
 
 
 def unsupported(where: str, name: str, found: object, remedy: str) -> RequestError:

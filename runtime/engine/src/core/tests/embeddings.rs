@@ -134,7 +134,7 @@ fn what_a_model_does_not_give_is_refused() {
     let of_decoder = Abilities::default();
     let text = Request::greedy(vec![1]);
     let scores = Request::embed(vec![1], Pooling::Rank, false);
-    let logits = Request { max_tokens: Some(0), prompt_logits: Some(0), ..text.clone() };
+    let logits = Request::logits(vec![1], 0);
     assert!(matches!(refusal(of_decoder, scores.clone()), Err(Error::NotLoaded { needed: "scores", .. })));
     let vectors = Request::embed(vec![1], Pooling::Mean, false);
     assert_eq!(refusal_of(of_decoder, Some(0), vectors), Err(Error::NoVectors));

@@ -88,9 +88,7 @@ fn logits_of_a_prompt_are_returned_in_order_and_nothing_of_it_is_cached() {
         SchedulerConfig { max_num_batched_tokens: 8, max_num_seqs: 8, ..SchedulerConfig::default() },
     );
     for from in [0, 13] {
-        let request =
-            Request { prompt_logits: Some(from), max_tokens: Some(0), ..Request::greedy((0..20).collect()) };
-        let id = core.add(request).unwrap();
+        let id = core.add(Request::logits((0..20).collect(), from)).unwrap();
         let events = run(&mut core);
         let positions: Vec<usize> = events
             .iter()
