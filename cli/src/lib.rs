@@ -47,10 +47,13 @@ mod clock;
 
 mod error;
 
+pub use error::{Error, Exit};
 pub use model::EMBEDDED;
 
 use args::Refusal;
-use error::Exit;
+use clap::FromArgMatches;
+use cmd::Command;
+use cmd::serve::Serve;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -90,6 +93,17 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             e.exit.code()
         }
     }
+}
+
+/// The server that `llmrt serve` with these words starts, for a program that has it as a part: no address is listened on, and no
+/// log is started.
+pub fn server(words: impl IntoIterator<Item = OsString>) -> Result<llmrt_server::Server, Error> {
+    let all = ["llmrt".into(), Serve::NAME.into()].into_iter().chain(words);
+    let (global, _, flags) = args::parse(all).map_err(|refusal| match refusal {
+        Refusal::Clap(e) => Error::usage(e),
+        Refusal::Foreign(e) => e,
+    })?;
+    Serve::from_arg_matches(&flags).map_err(Error::usage)?.server(&global)
 }
 
 /// The same for a program that has the command as a part: `launcher` starts that part.

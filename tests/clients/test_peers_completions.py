@@ -77,7 +77,7 @@ class Completions(unittest.TestCase):
             refused("/v1/completions", {**ONCE, field: [{"a": 1}]}, field)
 
     def test_names_of_other_servers_are_refused_where_they_would_be_ignored(self):
-        for field in ("n_predict", "n_probs", "return_token_ids", "return_tokens_as_token_ids"):
+        for field in ("n_predict", "n_probs", "return_tokens_as_token_ids"):
             refused("/v1/completions", {**ONCE, field: 1}, field)
             refused("/v1/chat/completions", {**ONCE, "messages": [{"role": "user", "content": "a"}], field: 1}, field)
 

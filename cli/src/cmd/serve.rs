@@ -30,27 +30,36 @@ impl Command for Serve {
 }
 
 fn serve(global: &Global, args: &Serve) -> Result<()> {
-    let options = options(args)?;
     log::start(args.log_format, args.log_level, global.verbose);
-    let scheme = if options.tls.is_some() { "https" } else { "http" };
-    let setup = Arc::new(Setup::new(global)?);
-    let mut server = Server::new(options, models::sources(args, &setup)?);
-    if let Some(store) = models::store(args, &setup) {
-        let is_empty = store.store.list().is_ok_and(|(models, _)| models.is_empty());
-        let has_named = !args.models.is_empty() || !args.model_files.is_empty();
-        server = server.with_store(store, has_named || is_empty);
-    }
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
     let ready = |address: SocketAddr| {
         let _ = output::print(format_args!("listening on {scheme}://{address}\n"));
     };
-    server.serve(ready).map_err(|e| {
+    args.server(global)?.serve(ready).map_err(Error::from)
+}
+
+impl From<llmrt_server::Error> for Error {
+    fn from(e: llmrt_server::Error) -> Error {
         let exit = match &e {
             llmrt_server::Error::Load(_) | llmrt_server::Error::Tls { .. } => Exit::File,
             llmrt_server::Error::Origin { .. } => Exit::Usage,
             _ => Exit::Failure,
         };
         Error::new(exit, e)
-    })
+    }
+}
+
+impl Serve {
+    /// The server, before it listens or loads.
+    pub fn server(&self, global: &Global) -> Result<Server> {
+        let options = options(self)?;
+        let setup = Arc::new(Setup::new(global)?);
+        let server = Server::new(options, models::sources(self, &setup)?);
+        let Some(store) = models::store(self, &setup) else { return Ok(server) };
+        let is_empty = store.store.list().is_ok_and(|(models, _)| models.is_empty());
+        let has_named = !self.models.is_empty() || !self.model_files.is_empty();
+        Ok(server.with_store(store, has_named || is_empty))
+    }
 }
 
 fn options(args: &Serve) -> Result<ServerOptions> {

@@ -2,6 +2,7 @@
 
 use crate::core::{EngineCore, EngineEvent, RequestOutput, Runner};
 use crate::error::{Error, Result};
+use crate::kv::prefix::BlockHash;
 use crate::request::{Request, RequestId};
 use crate::stats::EngineStats;
 use crate::work::Work;
@@ -32,6 +33,8 @@ enum Command {
     Generate(Box<New>),
     Abort(RequestId),
     AbortTicket(Ticket),
+    /// Sends the names of the blocks in the prefix cache.
+    NameBlocks(Sender<Vec<BlockHash>>),
     /// Ends the thread once all requests have ended.
     Drain,
 }
@@ -104,6 +107,14 @@ impl AsyncEngine {
     /// Queues, KV cache and counters after the last step.
     pub fn stats(&self) -> EngineStats {
         *lock(&self.stats)
+    }
+
+    /// The names of the blocks whose keys and values a prompt that begins with their tokens need not compute, in no order; waits
+    /// for the step that is computed.
+    pub fn cached_blocks(&self) -> Result<Vec<BlockHash>> {
+        let (sender, names) = channel();
+        self.commands.send(Command::NameBlocks(sender)).map_err(|_| Error::EngineGone)?;
+        names.recv().map_err(|_| Error::EngineGone)
     }
 
     /// What steps have executed on devices, after the last one.
@@ -261,6 +272,10 @@ impl<R: Runner> Worker<R> {
                     self.abort(*id);
                 }
             }
+            Command::NameBlocks(names) => {
+                // Who waits for them may be gone.
+                let _ = names.send(self.core.scheduler().pool().names().collect());
+            }
             Command::Drain => self.is_draining = true,
         }
         self.count();
@@ -332,13 +347,14 @@ impl<R: Runner> Worker<R> {
     fn count(&self) {
         let scheduler = self.core.scheduler();
         let [n_waiting, n_running, n_swapped] = scheduler.counts();
-        let (n_blocks, n_blocks_used) = (scheduler.pool().n_blocks(), scheduler.pool().n_used());
+        let pool = scheduler.pool();
         *lock(&self.stats) = EngineStats {
             n_waiting,
             n_running,
             n_swapped,
-            n_blocks,
-            n_blocks_used,
+            block_size: pool.block_size(),
+            n_blocks: pool.n_blocks(),
+            n_blocks_used: pool.n_used(),
             n_preemptions: self.core.kv_use().n_preemptions as u64,
             ..self.totals
         };

@@ -22,6 +22,13 @@ pub struct SampledToken {
     pub top_logprobs: Vec<TokenLogprob>,
 }
 
+impl SampledToken {
+    /// A token that completes no text, without log-probabilities.
+    pub fn new(token: TokenId) -> SampledToken {
+        SampledToken { token, text: String::new(), logprob: None, top_logprobs: Vec::new() }
+    }
+}
+
 /// A text that ended.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CompletionOutput {

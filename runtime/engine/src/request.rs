@@ -27,6 +27,9 @@ pub struct Request {
     pub prompt: Vec<TokenId>,
     /// Token ids that the encoder reads, of models with an encoder and a decoder; the prompt is what the decoder starts with.
     pub encoder_tokens: Arc<[TokenId]>,
+    /// Token ids that the text is known to begin with, as of one whose engine was lost: they are computed with the prompt, and
+    /// count as sampled in all other respects. Only for a single text that is sampled by the chain.
+    pub resumed: Vec<TokenId>,
     /// How tokens are picked.
     pub decoding: Decoding,
     /// Texts that are returned.
@@ -120,6 +123,7 @@ impl Request {
         Request {
             prompt,
             encoder_tokens: Arc::default(),
+            resumed: Vec::new(),
             decoding: Decoding::Sample { params: SamplingParams::greedy(), seed: 0 },
             n: 1,
             best_of: None,
@@ -162,6 +166,15 @@ impl Request {
             return bad("min_tokens", self.min_tokens, "at most max_tokens");
         }
         StopFilter::new(self.stop.clone())?;
+        if !self.resumed.is_empty()
+            && (self.width() > 1 || self.logits_from().is_some() || !self.is_sampled())
+        {
+            return bad(
+                "resumed",
+                self.resumed.len(),
+                "0 tokens but for a single sampled text without logits of its prompt",
+            );
+        }
         match &self.decoding {
             Decoding::Beam(params) => params.check(self.width()),
             _ if self.context_shift && (self.width() > 1 || self.is_beam_search()) => {
@@ -185,6 +198,16 @@ impl Request {
             }
             Decoding::Beam(_) | Decoding::Forced { .. } | Decoding::Embed { .. } => Ok(None),
         }
+    }
+
+    /// Whether its tokens are sampled by the chain.
+    fn is_sampled(&self) -> bool {
+        matches!(self.decoding, Decoding::Sample { .. })
+    }
+
+    /// The tokens that are known before the first step, of the prompt and of its text.
+    pub(crate) fn known_tokens(&self) -> Vec<TokenId> {
+        [&self.prompt[..], &self.resumed].concat()
     }
 
     /// Whether it returns the likeliest texts.
@@ -219,9 +242,6 @@ impl Request {
 
     /// What its blocks are named from.
     pub(crate) fn root(&self) -> BlockHash {
-        match self.cache_salt.as_bytes() {
-            [] => BlockHash::ROOT,
-            salt => BlockHash::ROOT.next(&salt.iter().map(|byte| TokenId::from(*byte)).collect::<Vec<_>>()),
-        }
+        BlockHash::of_salt(&self.cache_salt)
     }
 }

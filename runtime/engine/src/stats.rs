@@ -13,6 +13,8 @@ pub struct EngineStats {
     pub n_running: usize,
     /// Requests whose blocks are in host memory.
     pub n_swapped: usize,
+    /// Tokens in a block of the KV cache.
+    pub block_size: usize,
     /// Blocks of the KV cache.
     pub n_blocks: usize,
     /// Of these, those of requests; the prefix cache's are not among them.

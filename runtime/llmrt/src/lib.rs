@@ -21,6 +21,7 @@ mod llm;
 mod options;
 mod params;
 mod present;
+mod tables;
 
 pub use describe::{Description, Kind};
 pub use error::{Error, Result};
@@ -34,3 +35,4 @@ pub use llmrt_tokenizer::Message;
 pub use options::{LoadProgress, Options};
 pub use params::Params;
 pub use present::Present;
+pub use tables::TextTables;

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::params::Params;
 use crate::present::Present;
+use crate::tables::TextTables;
 use llmrt_engine::{
     AsyncEngine, DeviceRunner, EngineEvent, Pooling, Request, RequestOutput, RequestStream, memory,
 };
@@ -46,12 +47,7 @@ impl Llm {
         let present = Present::search(std::mem::take(&mut options.host), &options.discover)?;
         let devices = options.choose(&present)?;
         let files = open(&OpenOptions::default()).map_err(|e| Error::File(e.to_string()))?;
-        let metadata = &files.model.metadata;
-        let tokenizer = Arc::new(Tokenizer::from_metadata(metadata)?);
-        let template = match &options.chat_template {
-            Some(source) => Some(ChatTemplate::new(source)?),
-            None => ChatTemplate::from_metadata(metadata)?,
-        };
+        let TextTables { tokenizer, template } = TextTables::read(&files, options.chat_template.as_deref())?;
         if let Some(trained) = files.n_ctx_train() {
             options.engine.n_ctx = options.engine.n_ctx.min(trained);
         }
@@ -68,15 +64,7 @@ impl Llm {
         let warnings = runner.take_warnings();
         let pooling = runner.model().spec().default_pooling();
         let engine = AsyncEngine::start(runner.into_core(Some(tokenizer.clone()))?)?;
-        Ok(Llm {
-            engine,
-            tokenizer,
-            template: template.map(Arc::new),
-            warnings,
-            n_ctx,
-            pooling,
-            devices: names,
-        })
+        Ok(Llm { engine, tokenizer, template, warnings, n_ctx, pooling, devices: names })
     }
 
     /// The text that follows a prompt.

@@ -9,6 +9,7 @@ use crate::request::Task;
 use crate::settings::Settings;
 use crate::stream::{Running, Stream, Waker};
 use crate::tokenizer::Tokenizer;
+use llmrt::engine::EngineStats;
 use llmrt::{EngineEvent, Llm, Options};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -167,25 +168,7 @@ impl Engine {
     /// Queues, KV cache and counters after the last step.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.with(|open| Ok(open.llm.engine().stats()))?;
-        let dict = PyDict::new(py);
-        for (name, value) in [
-            ("n_waiting", stats.n_waiting as u64),
-            ("n_running", stats.n_running as u64),
-            ("n_swapped", stats.n_swapped as u64),
-            ("n_blocks", stats.n_blocks as u64),
-            ("n_blocks_used", stats.n_blocks_used as u64),
-            ("n_preemptions", stats.n_preemptions),
-            ("n_prompt_tokens", stats.n_prompt_tokens),
-            ("n_cached_tokens", stats.n_cached_tokens),
-            ("n_generated_tokens", stats.n_generated_tokens),
-            ("n_stopped", stats.n_stopped),
-            ("n_at_length", stats.n_at_length),
-            ("n_aborted", stats.n_aborted),
-            ("n_failed", stats.n_failed),
-        ] {
-            dict.set_item(name, value)?;
-        }
-        Ok(dict)
+        stats_dict(py, &stats)
     }
 
     #[getter]
@@ -221,6 +204,30 @@ impl Drop for Engine {
             std::mem::forget(self.open.get_mut().take());
         }
     }
+}
+
+/// Counters by name.
+pub fn stats_dict<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, value) in [
+        ("n_waiting", stats.n_waiting as u64),
+        ("n_running", stats.n_running as u64),
+        ("n_swapped", stats.n_swapped as u64),
+        ("block_size", stats.block_size as u64),
+        ("n_blocks", stats.n_blocks as u64),
+        ("n_blocks_used", stats.n_blocks_used as u64),
+        ("n_preemptions", stats.n_preemptions),
+        ("n_prompt_tokens", stats.n_prompt_tokens),
+        ("n_cached_tokens", stats.n_cached_tokens),
+        ("n_generated_tokens", stats.n_generated_tokens),
+        ("n_stopped", stats.n_stopped),
+        ("n_at_length", stats.n_at_length),
+        ("n_aborted", stats.n_aborted),
+        ("n_failed", stats.n_failed),
+    ] {
+        dict.set_item(name, value)?;
+    }
+    Ok(dict)
 }
 
 /// Loads; Ctrl-C cancels.

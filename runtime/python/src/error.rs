@@ -1,6 +1,7 @@
 //! Errors as Python's exceptions: the classes are those of `llmrt.errors`.
 
 use llmrt::Kind;
+use llmrt_cli::Exit;
 use pyo3::prelude::*;
 
 /// Why a call or a request failed.
@@ -12,6 +13,15 @@ pub enum Failure {
     Closed,
     /// The process was forked while a model was open.
     Forked,
+    /// A server that does not start, as the command reports it.
+    Command(Exit, String),
+}
+
+impl Failure {
+    /// One of the command.
+    pub fn of_command(e: llmrt_cli::Error) -> Failure {
+        Failure::Command(e.exit, e.message)
+    }
 }
 
 impl<E: Into<llmrt::Error>> From<E> for Failure {
@@ -30,6 +40,10 @@ impl From<Failure> for PyErr {
             Failure::Closed => {
                 let cause = "the engine is closed, and its requests have ended";
                 ("ClosedError", "closed", cause.to_string(), "load the model again")
+            }
+            Failure::Command(exit, message) => {
+                let (class, code) = of_exit(*exit);
+                (class, code, message.clone(), "")
             }
             Failure::Forked => {
                 let cause = "this process is a fork of one that had a model open, whose threads are not here";
@@ -55,5 +69,16 @@ fn class(kind: Kind) -> &'static str {
         Kind::Request => "RequestError",
         Kind::Closed => "ClosedError",
         Kind::Defect => "Error",
+    }
+}
+
+/// Class and code of a failure of the command.
+fn of_exit(exit: Exit) -> (&'static str, &'static str) {
+    match exit {
+        Exit::Usage => ("RequestError", "bad_param"),
+        Exit::File => ("ModelError", "model_file"),
+        Exit::Device | Exit::Strict => ("DeviceError", "device"),
+        Exit::Memory => ("OutOfMemoryError", "out_of_memory"),
+        _ => ("Error", "error"),
     }
 }

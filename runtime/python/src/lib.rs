@@ -1,5 +1,5 @@
-//! The native module of the Python package `llmrt`: an engine and its streams, a tokenizer, what devices there are, and the
-//! command. The package's own Python (`python/llmrt`) has the names that people use.
+//! The native module of the Python package `llmrt`: an engine and its streams, a tokenizer, a server without a socket, what
+//! devices there are, and the command. The package's own Python (`python/llmrt`) has the names that people use.
 #![forbid(unsafe_code)]
 
 mod engine;
@@ -10,6 +10,7 @@ mod mailbox;
 mod present;
 mod progress;
 mod request;
+mod server;
 mod settings;
 mod snapshot;
 mod stream;
@@ -29,6 +30,8 @@ mod _llmrt {
     use super::mailbox::Mailbox;
     #[pymodule_export]
     use super::present::{devices, plugins};
+    #[pymodule_export]
+    use super::server::{Exchange, Server};
     #[pymodule_export]
     use super::stream::Stream;
     #[pymodule_export]

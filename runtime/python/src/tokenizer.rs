@@ -2,9 +2,12 @@
 
 use crate::error::Failure;
 use crate::interrupt::Watch;
+use llmrt::TextTables;
+use llmrt::engine::BlockHash;
 use llmrt::tokenizer::{ChatTemplate, EncodeOptions, Limits, RenderOptions, Tokenizer as Vocabulary};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The vocabulary of a model and its chat template. Works without its engine.
@@ -36,6 +39,24 @@ impl Tokenizer {
 
 #[pymethods]
 impl Tokenizer {
+    /// That of a file, whose weights are not read; `None`: of the story model that is part of this library.
+    #[staticmethod]
+    fn from_file(py: Python<'_>, model: Option<PathBuf>) -> PyResult<Tokenizer> {
+        let open = move || match model {
+            Some(path) => TextTables::open(llmrt_cli::stored_file(&path).unwrap_or(path)),
+            None => TextTables::from_bytes("(embedded model)", llmrt_cli::EMBEDDED),
+        };
+        let TextTables { tokenizer, template } = py.detach(open).map_err(Failure::from)?;
+        Ok(Tokenizer::new(tokenizer, template, 0))
+    }
+
+    /// The names that a prefix cache has for the full blocks of a prompt, shortened to 64 bits.
+    #[staticmethod]
+    fn block_hashes(ids: Vec<u32>, cache_salt: &str, block_size: usize) -> Vec<u64> {
+        let names = BlockHash::of_salt(cache_salt).of_blocks(&ids, block_size.max(1));
+        names.into_iter().map(BlockHash::short).collect()
+    }
+
     /// The ids of a text.
     fn encode(
         &self,

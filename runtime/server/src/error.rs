@@ -50,6 +50,11 @@ pub enum Error {
     /// The first model.
     #[error("{0}")]
     Load(String),
+    /// A request that is none in HTTP's form.
+    #[error(
+        "the request is none: {0}; expected a method, a path that begins with a slash, and headers of visible characters"
+    )]
+    Request(String),
 }
 
 /// What is answered in the place of a result.

@@ -10,6 +10,8 @@ mod server;
 mod listen;
 mod tls;
 
+mod local;
+
 mod options;
 
 mod keep_alive;
@@ -50,6 +52,7 @@ mod trace;
 
 pub use error::{Error, Result};
 pub use keep_alive::{KeepAlive, parse_keep_alive};
+pub use local::{Exchange, Local, News, Part};
 pub use model::{Model, ModelInfo, ModelSource, Placement, Template};
 pub use options::{Limits, ServerOptions};
 pub use server::Server;

@@ -9,7 +9,7 @@ use llmrt::engine::{Decoding, Request, SamplingParams};
 use serde_json::{Map, Value};
 
 /// Fields that would change the text and are not supported, and what to do instead.
-const REFUSED: [(&str, &str); 24] = [
+const REFUSED: [(&str, &str); 23] = [
     ("guided_json", NO_GRAMMARS),
     ("guided_regex", NO_GRAMMARS),
     ("guided_choice", NO_GRAMMARS),
@@ -32,7 +32,6 @@ const REFUSED: [(&str, &str); 24] = [
     ("prompt_lookup_num_tokens", "leave it out"),
     ("n_predict", "use max_tokens"),
     ("n_probs", "use logprobs"),
-    ("return_token_ids", "use /tokenize"),
     ("return_tokens_as_token_ids", "use logprobs, which has the bytes of tokens in a chat"),
 ];
 
@@ -50,7 +49,12 @@ pub fn request(fields: &Fields) -> Result<Request, ApiError> {
     let n = fields.get_or("n", 1usize)?;
     let best_of: Option<usize> = fields.get("best_of")?;
     check_width(n.max(best_of.unwrap_or(0)))?;
+    let resumed: Vec<u32> = fields.get_or("resume_token_ids", Vec::new())?;
+    if !resumed.is_empty() && n.max(best_of.unwrap_or(0)) > 1 {
+        return Err(ApiError::unsupported("resume_token_ids", "only with one text: leave out n and best_of"));
+    }
     let request = Request {
+        resumed,
         n,
         best_of,
         decoding: decoding(fields)?,

@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tower_http::cors::{Any, CorsLayer};
 
@@ -102,35 +103,35 @@ impl Server {
     /// Listens, loads the first model, and answers until SIGINT or SIGTERM; then running requests may end within the grace
     /// time. `on_ready` is called with the address once requests are accepted.
     pub fn serve(self, on_ready: impl FnOnce(SocketAddr)) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("http")
-            .enable_all()
-            .build()
-            .map_err(start)?;
+        let runtime = runtime()?;
         let ended = runtime.block_on(self.run(on_ready));
         // Threads that still load a model end with the process.
         runtime.shutdown_background();
         ended
     }
 
+    /// The routes, with the first model loaded.
+    pub(crate) async fn open(self) -> Result<(Arc<App>, Router)> {
+        let cors = cors(&self.options.cors)?;
+        let app = Arc::new(App::new(self.options, self.sources, self.store));
+        if let Some(first) = app.registry.named().first().filter(|_| self.loads_first) {
+            app.registry.lease(first).await.map_err(|e| Error::Load(e.message))?;
+        }
+        tokio::spawn(app.registry.clone().unload_expired());
+        Ok((app.clone(), routes(app, cors)))
+    }
+
     async fn run(self, on_ready: impl FnOnce(SocketAddr)) -> Result<()> {
         let address = self.options.address;
         let listen = |e: std::io::Error| Error::Listen { address, problem: e.to_string() };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let cors = cors(&self.options.cors)?;
-        let app = Arc::new(App::new(self.options, self.sources, self.store));
-        let registry = app.registry.clone();
-        let tls = app.options.tls.as_ref().map(tls::acceptor).transpose()?;
+        let tls = self.options.tls.as_ref().map(tls::acceptor).transpose()?;
         let mut signals = Signals::listen()?;
-        if let Some(first) = registry.named().first().filter(|_| self.loads_first) {
-            registry.lease(first).await.map_err(|e| Error::Load(e.message))?;
-        }
-        tokio::spawn(registry.unload_expired());
+        let (app, router) = self.open().await?;
         on_ready(listener.local_addr().map_err(listen)?);
 
         let (drain, draining) = tokio::sync::watch::channel(false);
-        let (limits, router) = (app.options.limits, routes(app.clone(), cors));
+        let limits = app.options.limits;
         let mut served = pin!(Connections { router, tls, limits, draining }.serve(listener));
         tokio::select! {
             () = &mut served => {}
@@ -145,6 +146,11 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// What requests run on.
+pub(crate) fn runtime() -> Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(2).thread_name("http").enable_all().build().map_err(start)
 }
 
 fn start(e: std::io::Error) -> Error {

@@ -22,7 +22,7 @@ use llmrt_tokenizer::Tokenizer;
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use texts::Texts;
+use texts::{Picked, Rules, Texts};
 
 /// The tokens of a model.
 pub struct Vocabulary {
@@ -49,7 +49,7 @@ impl Vocabulary {
         if let Decoding::Forced { tokens, .. } = &request.decoding {
             self.check_tokens(tokens)?;
         }
-        self.check_tokens(&request.prompt)?;
+        self.check_tokens(&request.known_tokens())?;
         self.check_tokens(&request.encoder_tokens)?;
         self.check_tokens(&request.stop_token_ids)
     }
@@ -233,15 +233,23 @@ impl Active {
                 Ok(Some(next))
             }
             Decode::Texts(texts) => {
+                let rules = Rules {
+                    id,
+                    request: &self.request,
+                    bad_words: &self.bad_words,
+                    max_tokens: self.max_tokens,
+                    full_at: self.full_at,
+                    vocabulary,
+                };
+                let mut picked = Picked::default();
                 if texts.is_new() {
                     let outputs = (0..self.request.width())
                         .map(|i| Output::new(&self.request, i, vocabulary.tokenizer.as_ref()))
                         .collect::<Result<_>>()?;
                     texts.start(outputs, last[0].0.id);
+                    texts.resume(&rules, &mut picked)?;
                 }
-                let limits = (self.max_tokens, self.full_at);
-                let rules = (&self.request, &self.bad_words);
-                let picked = texts.pick(id, rules, limits, &last, tokens, vocabulary)?;
+                texts.pick(&rules, &last, tokens, &mut picked)?;
                 let streams = self.request.width() == self.request.n;
                 events.extend(picked.events.into_iter().filter(|_| streams));
                 self.done.extend(picked.done);

@@ -117,12 +117,13 @@ impl<R: Runner> EngineCore<R> {
         request.check()?;
         self.check_output(&request)?;
         self.vocabulary.check(&request)?;
-        self.check_length(id, request.prompt.len().max(request.encoder_tokens.len()))?;
+        let prompt = request.known_tokens();
+        self.check_length(id, prompt.len().max(request.encoder_tokens.len()))?;
         let active = Active::new(request, self.n_ctx, &self.vocabulary, self.abilities.is_causal)?;
         let request = &active.request;
         let group = NewGroup {
             id,
-            prompt: request.prompt.clone(),
+            prompt,
             encoder_tokens: request.encoder_tokens.clone(),
             width: request.width(),
             lockstep: request.is_beam_search(),
@@ -398,7 +399,7 @@ impl<R: Runner> EngineCore<R> {
         let group = self.scheduler.group(id);
         let n_prompt = self.requests.get(&id).map_or(0, |active| active.request.n_prompt());
         let first = group.and_then(|g| g.sequences.first());
-        let n_cached = first.map_or(0, |seq| seq.n_cached());
+        let n_cached = first.map_or(0, |seq| seq.n_cached().min(n_prompt));
         let n_computed = first.map_or(n_prompt, |seq| seq.n_computed().min(n_prompt));
         let n_preemptions = self.requests.get(&id).map_or(0, |active| active.n_preemptions);
         Usage { n_prompt, n_computed, n_cached, n_generated, n_preemptions }

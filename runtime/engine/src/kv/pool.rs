@@ -127,6 +127,11 @@ impl BlockPool {
         Ok(())
     }
 
+    /// The names of all contents that [`BlockPool::reuse`] finds, in no order.
+    pub fn names(&self) -> impl Iterator<Item = BlockHash> + '_ {
+        self.prefixes.names()
+    }
+
     /// The block with these contents, if there is one.
     pub fn find(&self, hash: BlockHash) -> Option<BlockId> {
         self.prefixes.find(hash)

@@ -21,6 +21,30 @@ impl BlockHash {
         tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
         BlockHash(hash.finalize().into())
     }
+
+    /// Before the first block of the requests with this salt.
+    pub fn of_salt(salt: &str) -> BlockHash {
+        match salt.as_bytes() {
+            [] => BlockHash::ROOT,
+            salt => BlockHash::ROOT.next(&salt.iter().map(|byte| TokenId::from(*byte)).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The names of the full blocks of a text, which begins after this name.
+    pub fn of_blocks(self, tokens: &[TokenId], block_size: usize) -> Vec<BlockHash> {
+        let next = |name: &mut BlockHash, block: &[TokenId]| {
+            *name = name.next(block);
+            Some(*name)
+        };
+        tokens.chunks_exact(block_size).scan(self, next).collect()
+    }
+
+    /// Its first 64 bits, little-endian: short enough for lists of what a cache holds, to choose between caches by.
+    pub fn short(self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.0[..8]);
+        u64::from_le_bytes(bytes)
+    }
 }
 
 /// Which block has which contents, and which of them no table uses.
@@ -54,6 +78,11 @@ impl PrefixCache {
     #[cfg(test)]
     pub fn unused(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.unused.values().copied()
+    }
+
+    /// All names, in no order.
+    pub fn names(&self) -> impl Iterator<Item = BlockHash> + '_ {
+        self.blocks.keys().copied()
     }
 
     /// The block with these contents.

@@ -69,6 +69,14 @@ impl Sampler {
         }
     }
 
+    /// Draws what a token takes of the random numbers, for one that is known.
+    pub fn skip(&mut self) {
+        match self {
+            Self::Chain(chain) => chain.skip(),
+            Self::Llama2c(_) => {}
+        }
+    }
+
     /// The token that comes after `history`, which is the prompt and `n_generated` tokens after it. [`Row::Largest`] needs
     /// as many logits of the number in [`Sampler::required_top_k`], and gives the token that [`Row::All`] would have given.
     pub fn sample(&mut self, row: Row<'_>, history: &[TokenId], n_generated: usize) -> Result<TokenId> {
@@ -104,6 +112,12 @@ impl Chain {
         Ok(Self { params, rng, candidates: Vec::new() })
     }
 
+    fn skip(&mut self) {
+        if !self.params.is_greedy() {
+            self.rng.next_f64();
+        }
+    }
+
     /// The token that comes after `history`.
     fn sample(&mut self, row: Row<'_>, history: &[TokenId], n_generated: usize) -> Result<TokenId> {
         let (p, c) = (&self.params, &mut self.candidates);
@@ -130,13 +144,10 @@ impl Chain {
         if c.iter().all(|c| c.logit == f32::NEG_INFINITY) {
             return Err(Error::AllForbidden);
         }
-        let (greedy_below, is_first) = match p.rules {
-            SamplingRules::LlamaCpp => (f32::MIN_POSITIVE, false),
-            SamplingRules::Vllm => (1e-5, true),
-        };
-        if p.temperature < greedy_below {
+        if p.is_greedy() {
             return Ok(candidate::largest(c));
         }
+        let is_first = p.rules == SamplingRules::Vllm;
         if is_first {
             c.iter_mut().for_each(|c| c.logit /= p.temperature);
         }

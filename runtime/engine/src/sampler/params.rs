@@ -70,6 +70,15 @@ impl SamplingParams {
         Self { temperature: 0.0, ..Self::default() }
     }
 
+    /// Whether the largest logit wins and no random number is drawn.
+    pub(super) fn is_greedy(&self) -> bool {
+        let greedy_below = match self.rules {
+            SamplingRules::LlamaCpp => f32::MIN_POSITIVE,
+            SamplingRules::Vllm => 1e-5,
+        };
+        self.temperature < greedy_below
+    }
+
     /// Names the first parameter that is out of its range.
     pub fn check(&self) -> Result<()> {
         let numbers = [

@@ -1,6 +1,6 @@
 //! POST /v1/chat/completions.
 
-use super::{Envelope, Streaming, check_logprobs, end, logprobs, usage};
+use super::{Envelope, Streaming, check_logprobs, end, logprobs, token_ids, usage};
 use crate::answer::{Parser, Part, Parts};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -46,6 +46,8 @@ struct Job {
     /// What cuts each text into its parts.
     parsers: Vec<Parser>,
     has_logprobs: bool,
+    /// Ids of the prompt, where they are returned.
+    prompt_token_ids: Option<Vec<u32>>,
 }
 
 /// The route.
@@ -91,10 +93,11 @@ impl Call {
         let envelope = Envelope::new("chatcmpl-", object, lease.entry().name());
         let (parsers, has_logprobs) = (vec![parser; request.n], request.logprobs.is_some());
         let opening = prompt.opening.trim_start().to_string();
+        let prompt_token_ids = streaming.has_token_ids.then(|| prompt.tokens.clone());
         let request = Request { prompt: prompt.tokens, continues: !opening.is_empty(), ..request };
         let timeout = app.options.request_timeout;
         let generation = Generation::start(lease, vec![request], timeout, &app.metrics)?;
-        Ok(Job { generation, opening, envelope, streaming, parsers, has_logprobs })
+        Ok(Job { generation, opening, envelope, streaming, parsers, has_logprobs, prompt_token_ids })
     }
 }
 
@@ -110,18 +113,30 @@ impl Job {
         if let Some(of_prompt) = of_prompt {
             whole["prompt_logprobs"] = logprobs::of_prompt(&self.generation.lease.model.tokenizer, of_prompt);
         }
+        self.add_prompt(&mut whole);
         Ok(whole)
+    }
+
+    /// Adds the prompt's ids to the answer or its first chunk.
+    fn add_prompt(&self, chunk: &mut Value) {
+        if let Some(ids) = &self.prompt_token_ids {
+            chunk["prompt_token_ids"] = ids.as_slice().into();
+        }
     }
 
     fn choice(&self, index: usize, answer: &Answer, output: &CompletionOutput) -> Value {
         let parts = Parts::of(self.parsers[0].clone(), &output.text);
         let tokens = answer.tokens.get(&output.index).map_or(&[][..], Vec::as_slice);
-        json!({
+        let mut choice = json!({
             "index": index,
             "message": message(&self.opening, &parts),
             "logprobs": self.logprobs(&tokens[..tokens.len().min(output.tokens.len())]),
             "finish_reason": reason(&output.finish, parts.calls.len()),
-        })
+        });
+        if self.streaming.has_token_ids {
+            choice["token_ids"] = output.tokens.as_slice().into();
+        }
+        choice
     }
 
     fn logprobs(&self, tokens: &[SampledToken]) -> Value {
@@ -137,7 +152,11 @@ impl Job {
     async fn stream(mut self, out: Writer) -> Result<(), Gone> {
         for index in 0..self.parsers.len() {
             let delta = json!({ "role": "assistant", "content": self.opening });
-            self.send(&out, index, delta, Value::Null, Value::Null).await?;
+            let mut chunk = self.chunk(choice(index, delta, Value::Null));
+            if index == 0 {
+                self.add_prompt(&mut chunk);
+            }
+            out.data(&chunk).await?;
         }
         let outcome = loop {
             match self.generation.piece().await {
@@ -160,33 +179,35 @@ impl Job {
         let n_calls = parser.n_calls();
         let token = piece.token.as_ref().filter(|_| self.has_logprobs);
         let mut logprobs = token.map(|token| self.logprobs(std::slice::from_ref(token)));
-        if parts.is_empty() && logprobs.is_some() {
+        let mut ids = self.streaming.has_token_ids.then(|| token_ids(piece));
+        if parts.is_empty() && piece.token.is_some() && (logprobs.is_some() || ids.is_some()) {
             parts.push(Part::Text(String::new()));
         }
         for delta in deltas(parts, n_before) {
-            let logprobs = logprobs.take().unwrap_or_default();
-            self.send(out, piece.index, delta, logprobs, Value::Null).await?;
+            let mut choice = choice(piece.index, delta, Value::Null);
+            choice["logprobs"] = logprobs.take().unwrap_or_default();
+            if let Some(ids) = &mut ids {
+                choice["token_ids"] = std::mem::replace(ids, Value::Array(Vec::new()));
+            }
+            out.data(&self.chunk(choice)).await?;
         }
         match &piece.finish {
             Some(finish) => {
                 let reason = reason(finish, n_calls).into();
-                self.send(out, piece.index, json!({}), Value::Null, reason).await
+                out.data(&self.chunk(choice(piece.index, json!({}), reason))).await
             }
             None => Ok(()),
         }
     }
 
-    async fn send(
-        &self,
-        out: &Writer,
-        index: usize,
-        delta: Value,
-        logprobs: Value,
-        finish: Value,
-    ) -> Result<(), Gone> {
-        let choice = json!({ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
-        out.data(&self.envelope.with(vec![choice], self.streaming.chunk_usage())).await
+    fn chunk(&self, choice: Value) -> Value {
+        self.envelope.with(vec![choice], self.streaming.chunk_usage())
     }
+}
+
+/// A choice of a chunk, without log-probabilities.
+fn choice(index: usize, delta: Value, finish: Value) -> Value {
+    json!({ "index": index, "delta": delta, "logprobs": null, "finish_reason": finish })
 }
 
 /// `message` of a choice.

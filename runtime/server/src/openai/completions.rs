@@ -1,7 +1,7 @@
 //! POST /v1/completions.
 
 use super::logprobs::{Legacy, of_prompt};
-use super::{Envelope, Streaming, check_logprobs, end, usage};
+use super::{Envelope, Streaming, check_logprobs, end, token_ids, usage};
 use crate::error::ApiError;
 use crate::fields::{Fields, read};
 use crate::generation::{Answer, Generation, Piece, finish_reason};
@@ -82,7 +82,11 @@ impl Call {
             return Err(ApiError::unsupported("stream", "not with prompt_logprobs, or echo with logprobs"));
         }
         check_logprobs(&request)?;
-        Ok(Call { request, inputs: inputs(fields)?, streaming, echo })
+        let inputs = inputs(fields)?;
+        if inputs.len() > 1 && !request.resumed.is_empty() {
+            return Err(ApiError::unsupported("resume_token_ids", "only with one prompt"));
+        }
+        Ok(Call { request, inputs, streaming, echo })
     }
 
     async fn start(self, app: &App, lease: Lease) -> Result<Job, ApiError> {
@@ -135,6 +139,10 @@ impl Job {
                 "logprobs": self.logprobs(prompt, answer, output.index, output.tokens.len()),
                 "finish_reason": finish_reason(&output.finish),
             });
+            if self.streaming.has_token_ids {
+                choice["token_ids"] = output.tokens.as_slice().into();
+                choice["prompt_token_ids"] = self.prompts[prompt].tokens.as_slice().into();
+            }
             if self.has_prompt_logprobs {
                 let tokenizer = &self.generation.lease.model.tokenizer;
                 choice["prompt_logprobs"] = of_prompt(tokenizer, &answer.output.prompt_logprobs);
@@ -187,16 +195,26 @@ impl Job {
                 Ok(None) => return Ok(Ok(())),
                 Err(e) => return Ok(Err(e)),
             };
-            if piece.text.is_empty() && piece.finish.is_none() && self.n_logprobs.is_none() {
+            let has_more =
+                piece.finish.is_some() || self.n_logprobs.is_some() || self.streaming.has_token_ids;
+            if piece.text.is_empty() && !has_more {
                 continue;
             }
+            let is_first = !n_chars.contains_key(&(piece.prompt, piece.index));
             let at = n_chars.entry((piece.prompt, piece.index)).or_insert(0);
-            let chunk = self.chunk(&piece, at);
+            let mut choice = self.choice(&piece, at);
+            if self.streaming.has_token_ids {
+                choice["token_ids"] = token_ids(&piece);
+                if is_first {
+                    choice["prompt_token_ids"] = self.prompts[piece.prompt].tokens.as_slice().into();
+                }
+            }
+            let chunk = self.envelope.with(vec![choice], self.streaming.chunk_usage());
             out.data(&chunk).await?;
         }
     }
 
-    fn chunk(&self, piece: &Piece, n_chars: &mut usize) -> Value {
+    fn choice(&self, piece: &Piece, n_chars: &mut usize) -> Value {
         let tokenizer = &self.generation.lease.model.tokenizer;
         let logprobs = self.n_logprobs.zip(piece.token.as_ref()).map_or(Value::Null, |(n_top, token)| {
             let mut logprobs = Legacy::starting_at(*n_chars);
@@ -205,8 +223,7 @@ impl Job {
             logprobs.to_json()
         });
         let finish = piece.finish.as_ref().map_or(Value::Null, |finish| finish_reason(finish).into());
-        let choice = choice(piece.prompt * self.n + piece.index, &piece.text, logprobs, finish);
-        self.envelope.with(vec![choice], self.streaming.chunk_usage())
+        choice(piece.prompt * self.n + piece.index, &piece.text, logprobs, finish)
     }
 }
 

@@ -12,7 +12,7 @@ mod logprobs;
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::generation::Generation;
+use crate::generation::{Generation, Piece};
 use crate::names;
 use crate::receipt::Receipt;
 use crate::stream::{Gone, Writer};
@@ -50,11 +50,13 @@ impl Envelope {
     }
 }
 
-/// `stream` and `stream_options`.
+/// The form of an answer: `stream`, `stream_options`, `return_token_ids`.
 #[derive(Clone, Copy, Debug)]
 pub struct Streaming {
     pub stream: bool,
     pub include_usage: bool,
+    /// Whether choices have the ids of their tokens. Each token is then an event of its own, with text or not.
+    pub has_token_ids: bool,
 }
 
 impl Streaming {
@@ -63,6 +65,7 @@ impl Streaming {
         Ok(Streaming {
             stream: fields.get_or("stream", false)?,
             include_usage: options.get_or("include_usage", false)? || Receipt::is_requested(fields)?,
+            has_token_ids: fields.get_or("return_token_ids", false)?,
         })
     }
 
@@ -88,6 +91,11 @@ async fn end(
         Ok(()) => {}
     }
     out.text("data: [DONE]\n\n".into()).await
+}
+
+/// `token_ids` of a chunk: the token that came with its text.
+fn token_ids(piece: &Piece) -> Value {
+    piece.token.iter().map(|token| token.token).collect::<Vec<_>>().into()
 }
 
 /// `usage` of an answer.

@@ -170,3 +170,45 @@ fn texts_become_vectors_beside_texts_that_are_generated() {
         assert_eq!(generated.join().unwrap()["choices"][0]["text"], alone);
     });
 }
+
+/// What of an event is the same when the stream is repeated.
+fn content(event: &Value) -> Value {
+    let mut event = event.clone();
+    for name in ["id", "created"] {
+        event.as_object_mut().unwrap().remove(name);
+    }
+    event
+}
+
+#[test]
+fn a_stream_is_resumed_after_tokens_that_are_known() {
+    let server = Server::start(&[]);
+    let completion = json!({
+        "prompt": "Once upon a time", "max_tokens": 24, "seed": 7, "stop": ["zzz"], "frequency_penalty": 0.5,
+    });
+    let chat =
+        json!({ "messages": [{ "role": "user", "content": "a brave dragon" }], "max_tokens": 16, "seed": 3 });
+    for (path, mut body) in [("/v1/completions", completion), ("/v1/chat/completions", chat)] {
+        body["return_token_ids"] = true.into();
+        let whole = server.post(path, &body.to_string()).json();
+        body["stream"] = true.into();
+        let events = server.post(path, &body.to_string()).events();
+        let ids: Vec<u64> = events
+            .iter()
+            .filter_map(|event| event["choices"][0]["token_ids"].as_array())
+            .flat_map(|ids| ids.iter().filter_map(Value::as_u64))
+            .collect();
+        assert_eq!(json!(ids), whole["choices"][0]["token_ids"], "{path}");
+        let prompt = whole.get("prompt_token_ids").or(whole["choices"][0].get("prompt_token_ids"));
+        assert!(prompt.unwrap().as_array().unwrap().len() > 3, "{path}");
+        for n_known in [1, 9, ids.len()] {
+            body["resume_token_ids"] = json!(ids[..n_known]);
+            let resumed = server.post(path, &body.to_string()).events();
+            let contents = |events: &[Value]| events.iter().map(content).collect::<Vec<_>>();
+            assert_eq!(contents(&resumed), contents(&events), "{path}, {n_known} known tokens");
+        }
+        body["n"] = 2.into();
+        let refused = server.post(path, &body.to_string());
+        assert_eq!(refused.json()["error"]["param"], "resume_token_ids");
+    }
+}

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::logprobs::LogSoftmax;
 use crate::output::{CompletionOutput, Output, SampledToken};
 use crate::request::{Decoding, Request, RequestId};
-use crate::sampler::Row;
+use crate::sampler::{Row, Sampler};
 use crate::scheduler::Child;
 use crate::sequence::{SequenceId, TokenId};
 use crate::stop::Finish;
@@ -19,6 +19,17 @@ pub struct Texts {
     is_started: bool,
 }
 
+/// What the texts of a request keep to.
+pub struct Rules<'a> {
+    pub id: RequestId,
+    pub request: &'a Request,
+    pub bad_words: &'a BadWords,
+    pub max_tokens: usize,
+    /// Tokens of a sequence that fill the context of a text that may be shifted.
+    pub full_at: Option<usize>,
+    pub vocabulary: &'a Vocabulary,
+}
+
 /// What a step led to.
 #[derive(Default)]
 pub struct Picked {
@@ -28,6 +39,26 @@ pub struct Picked {
 }
 
 impl Picked {
+    /// Appends a token to a text, unless it ends the text without being part of it; why the text ends, if it does.
+    fn push(
+        &mut self,
+        rules: &Rules<'_>,
+        output: &mut Output,
+        sampled: SampledToken,
+    ) -> Result<Option<Finish>> {
+        let Rules { id, request, max_tokens, vocabulary, .. } = *rules;
+        if let Some(finish) = ends(request, output, sampled.token, vocabulary) {
+            return Ok(Some(finish));
+        }
+        output.cumulative_logprob += sampled.logprob.unwrap_or(0.0);
+        let (text, stop) = output.push(sampled.token)?;
+        let (index, token) = (output.index, SampledToken { text, ..sampled });
+        self.events.push(EngineEvent::Token { request: id, index, token });
+        let stop = stop.filter(|_| output.tokens.len() >= request.min_tokens).map(Finish::Stop);
+        let is_last = output.tokens.len() >= max_tokens || is_exhausted(request, output);
+        Ok(stop.or(is_last.then_some(Finish::Length)))
+    }
+
     /// Ends a text.
     fn end(&mut self, request: RequestId, mut output: Output, finish: Finish) {
         let (index, text) = (output.index, output.flush(&finish));
@@ -56,17 +87,28 @@ impl Texts {
         self.live.iter().map(|(_, output)| output.tokens.len()).sum()
     }
 
+    /// The tokens that the text is known to begin with, as they were sampled once.
+    pub fn resume(&mut self, rules: &Rules<'_>, picked: &mut Picked) -> Result<()> {
+        for &token in &rules.request.resumed {
+            let Some((_, output)) = self.live.first_mut() else { break };
+            output.sampler.iter_mut().for_each(Sampler::skip);
+            if let Some(finish) = picked.push(rules, output, SampledToken::new(token))? {
+                let (_, output) = self.live.remove(0);
+                picked.end(rules.id, output, finish);
+            }
+        }
+        Ok(())
+    }
+
     /// A token for each text whose logits are given.
     pub fn pick<'t>(
         &mut self,
-        id: RequestId,
-        (request, bad_words): (&Request, &BadWords),
-        (max_tokens, full_at): (usize, Option<usize>),
+        rules: &Rules<'_>,
         given: &[(OutputRow, Row<'_>)],
         tokens: &dyn Fn(SequenceId) -> &'t [TokenId],
-        vocabulary: &Vocabulary,
-    ) -> Result<Picked> {
-        let mut picked = Picked::default();
+        picked: &mut Picked,
+    ) -> Result<()> {
+        let Rules { id, request, full_at, .. } = *rules;
         let (mut sampled, mut others) = (Vec::new(), Vec::new());
         for (sequence, mut output) in self.live.drain(..) {
             let Some((_, row)) = given.iter().find(|(row, _)| row.id == sequence) else {
@@ -78,22 +120,10 @@ impl Texts {
                 picked.end(id, output, Finish::Length);
                 continue;
             }
-            let forbidden = forbidden(request, bad_words, &output, vocabulary);
+            let forbidden = forbidden(rules, &output);
             let token = sample(request, &mut output, *row, tokens(sequence), &forbidden)?;
             let taken = token.token;
-            let (streamed, finish) = match ends(request, &output, taken, vocabulary) {
-                Some(finish) => (None, Some(finish)),
-                None => {
-                    output.cumulative_logprob += token.logprob.unwrap_or(0.0);
-                    let (text, stop) = output.push(taken)?;
-                    let stop = stop.filter(|_| output.tokens.len() >= request.min_tokens).map(Finish::Stop);
-                    let is_last = output.tokens.len() >= max_tokens || is_exhausted(request, &output);
-                    (Some(SampledToken { text, ..token }), stop.or(is_last.then_some(Finish::Length)))
-                }
-            };
-            let index = output.index;
-            picked.events.extend(streamed.map(|token| EngineEvent::Token { request: id, index, token }));
-            match finish {
+            match picked.push(rules, &mut output, token)? {
                 None => {
                     picked.next.push(Child { parent: sequence, token: taken });
                     sampled.push((sequence, output));
@@ -107,7 +137,7 @@ impl Texts {
         // Those that go on, in the order of their children.
         sampled.extend(others);
         self.live = sampled;
-        Ok(picked)
+        Ok(())
     }
 
     /// The sequences of the last step's children, in order.
@@ -148,7 +178,7 @@ fn sample(
         (_, Some(sampler)) => sampler.sample(row, history, output.tokens.len())?,
         (_, None) => return Err(Error::NoLogits),
     };
-    let mut sampled = SampledToken { token, text: String::new(), logprob: None, top_logprobs: Vec::new() };
+    let mut sampled = SampledToken::new(token);
     if let (true, Row::All(logits)) = (request.needs_logprobs(), row) {
         let row = LogSoftmax::new(logits)?;
         sampled.logprob = Some(row.of(token).logprob);
@@ -159,12 +189,8 @@ fn sample(
 
 /// Tokens that must not come next: those that the file forbids, those that end a text too short, and those that complete a bad
 /// word.
-fn forbidden(
-    request: &Request,
-    bad_words: &BadWords,
-    output: &Output,
-    vocabulary: &Vocabulary,
-) -> Vec<TokenId> {
+fn forbidden(rules: &Rules<'_>, output: &Output) -> Vec<TokenId> {
+    let Rules { request, bad_words, vocabulary, .. } = *rules;
     let mut forbidden: Vec<TokenId> = bad_words.next(&output.tokens).collect();
     if !matches!(request.decoding, Decoding::Forced { .. }) {
         forbidden.extend(vocabulary.suppressed());

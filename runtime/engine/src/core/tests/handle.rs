@@ -3,6 +3,8 @@
 use super::super::*;
 use super::fake::core;
 use crate::handle::{AsyncEngine, EventSink};
+use crate::kv::prefix::BlockHash;
+use crate::sequence::TokenId;
 use std::sync::mpsc::{Sender, channel};
 
 fn request(max_tokens: usize) -> Request {
@@ -129,4 +131,22 @@ fn a_drained_engine_ends_what_runs_and_takes_no_more() {
     engine.drain();
     assert_eq!(stream.finish().unwrap().usage.n_generated, 50);
     assert_eq!(engine.generate(request(1)).err(), Some(Error::EngineGone));
+}
+
+#[test]
+fn the_names_of_cached_blocks_are_those_of_their_prompts() {
+    let engine = AsyncEngine::start(core(16, 0, SchedulerConfig::default())).unwrap();
+    let prompt: Vec<TokenId> = (0..9).collect();
+    let of_prompt = |salt: &str| BlockHash::of_salt(salt).of_blocks(&prompt, 4);
+    let salted = Request { cache_salt: "a".into(), ..request(1) };
+    for request in [request(1), salted] {
+        engine.generate(Request { prompt: prompt.clone(), ..request }).unwrap().finish().unwrap();
+    }
+    let cached = engine.cached_blocks().unwrap();
+    for name in of_prompt("").into_iter().chain(of_prompt("a")) {
+        assert!(cached.contains(&name));
+        assert_eq!(cached.iter().filter(|other| other.short() == name.short()).count(), 1);
+    }
+    // The prompt's two full blocks with each salt.
+    assert_eq!(cached.iter().filter(|name| of_prompt("").contains(name)).count(), 2);
 }

@@ -4,7 +4,7 @@ use super::super::*;
 use super::fake::{Fake, N_VOCAB, core, outputs, run};
 use crate::beam::{BeamParams, EarlyStopping};
 use crate::request::Decoding;
-use crate::sampler::SamplingParams;
+use crate::sampler::{SamplingParams, SamplingRules};
 use crate::sequence::TokenId;
 use llmrt_tokenizer::{ModelKind, Vocab};
 
@@ -59,6 +59,61 @@ fn stop_tokens_end_a_text_after_the_least_number_of_tokens() {
     let id = core.add(Request { min_tokens: 6, ..stop }).unwrap();
     let longer = outputs(&run(&mut core))[&id].outputs[0].clone();
     assert!(longer.tokens.len() >= 6 && !longer.tokens[..6].contains(&tokens[3]), "{:?}", longer.tokens);
+}
+
+/// What happened to a request's texts, whichever request it was.
+fn of_texts(events: Vec<EngineEvent>) -> Vec<EngineEvent> {
+    let any = RequestId(0);
+    let of_text = |event| match event {
+        EngineEvent::Token { index, token, .. } => Some(EngineEvent::Token { request: any, index, token }),
+        EngineEvent::TextEnded { index, text, finish, .. } => {
+            Some(EngineEvent::TextEnded { request: any, index, text, finish })
+        }
+        _ => None,
+    };
+    events.into_iter().filter_map(of_text).collect()
+}
+
+#[test]
+fn a_resumed_text_is_the_one_that_was_begun() {
+    let mut core = core(16, 0, SchedulerConfig::default());
+    for seed in 0..6 {
+        let params = SamplingParams {
+            temperature: if seed == 0 { 0.0 } else { 1.0 },
+            rules: SamplingRules::Vllm,
+            presence_penalty: 0.5,
+            ..SamplingParams::default()
+        };
+        let begun = Request { decoding: Decoding::Sample { params, seed }, ..sampled(&[1, 2, 3], seed) };
+        let id = core.add(begun.clone()).unwrap();
+        let events = run(&mut core);
+        let tokens = outputs(&events)[&id].outputs[0].tokens.clone();
+        let expected = of_texts(events);
+        for n_known in 1..=tokens.len() {
+            let resumed = Request { resumed: tokens[..n_known].to_vec(), ..begun.clone() };
+            let id = core.add(resumed).unwrap();
+            let events = run(&mut core);
+            let usage = outputs(&events)[&id].usage;
+            assert_eq!((usage.n_prompt, usage.n_generated), (3, tokens.len()));
+            assert_eq!(of_texts(events), expected, "seed {seed}, {n_known} known tokens");
+        }
+        // A token that ends the text ends it again.
+        let stop = Request { stop_token_ids: vec![tokens[3]], resumed: tokens.clone(), ..begun.clone() };
+        let id = core.add(stop).unwrap();
+        let ended = outputs(&run(&mut core)).remove(&id).unwrap().outputs.remove(0);
+        let n = tokens.iter().position(|token| *token == tokens[3]).unwrap();
+        assert_eq!((&ended.tokens[..], ended.finish), (&tokens[..n], Finish::StopToken(tokens[3])));
+        let long = Request { resumed: vec![1; 62], ..begun.clone() };
+        assert!(core.add(long).unwrap_err().to_string().contains("65 tokens"));
+        for wrong in [
+            Request { n: 2, ..Request { resumed: vec![1], ..begun.clone() } },
+            Request { resumed: vec![1], prompt_logprobs: Some(0), ..begun.clone() },
+            Request { resumed: vec![N_VOCAB as TokenId], ..begun },
+        ] {
+            core.add(wrong).unwrap_err();
+        }
+    }
+    assert_eq!(core.scheduler().pool().n_used(), 0);
 }
 
 #[test]
