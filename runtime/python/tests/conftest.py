@@ -1,6 +1,7 @@
 """Fixtures: the embedded model, loaded once. A test that hangs ends the run with the stacks of all threads."""
 
 import faulthandler
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import llmrt
 
 ROOT = Path(__file__).resolve().parents[3]
 STORIES = ROOT / "cli/assets/stories.gguf"
+# `cluster.py` runs the tests of `llmrt.ray`.
+collect_ignore = [] if find_spec("ray") else ["on_ray"]
 # Seconds of one test.
 LIMIT = 180
 

@@ -7,7 +7,8 @@
 8
 >>> llm.close()
 
-`LLM` computes a list of prompts, `AsyncEngine` streams requests in an event loop. `devices()` and `plugins()` list what a
+`LLM` computes a list of prompts, `AsyncEngine` streams requests in an event loop, `Server` has the routes
+of `llmrt serve`. `devices()` and `plugins()` list what a
 machine has. Errors are `llmrt.Error`, with `code`, `cause` and `remedy`.
 """
 
@@ -18,6 +19,7 @@ from ._llmrt import __version__
 from ._params import BeamSearchParams, RequestOutputKind, SamplingParams
 from ._present import Device, Plugin, devices, plugins
 from ._prompts import TextPrompt, TokensPrompt
+from ._server import Reply, Server
 from ._tokenizer import Tokenizer
 from .errors import (
     ClosedError,
@@ -64,11 +66,13 @@ __all__ = [
     "ModelError",
     "OutOfMemoryError",
     "Plugin",
+    "Reply",
     "RequestError",
     "RequestMetrics",
     "RequestOutput",
     "RequestOutputKind",
     "SamplingParams",
+    "Server",
     "TextPrompt",
     "Tokenizer",
     "TokensPrompt",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
-import threading
 import time
 import uuid
 import weakref
@@ -14,7 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from . import _check as check
-from . import _llmrt, _prompts
+from . import _inbox, _llmrt, _prompts
 from ._args import EngineArgs
 from ._model import Model
 from ._params import RequestOutputKind, SamplingParams
@@ -143,7 +141,7 @@ class AsyncEngine(Model):
         if name in self._streams:
             cause = f"generate: a request named {name!r} is running"
             raise RequestError(cause, "duplicate_request", "give each request a name of its own")
-        inbox = _inbox()
+        inbox = _inbox.of_loop()
         key = next(inbox.keys)
         only_end = kind is RequestOutputKind.FINAL_ONLY
         is_delta = kind is RequestOutputKind.DELTA
@@ -163,39 +161,3 @@ class AsyncEngine(Model):
             inbox.waiters.pop(key, None)
             if self._streams.get(name) is stream:
                 del self._streams[name]
-
-
-class _Inbox:
-    """Streams of an event loop, of all engines: the loop watches one socket."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.mailbox = _llmrt.Mailbox()
-        self.keys = itertools.count()
-        self.waiters: dict[int, asyncio.Future[None]] = {}
-        loop.add_reader(self.mailbox.fileno(), self._on_news)
-
-    async def wait(self, key: int) -> None:
-        """Waits for news of a stream."""
-        waiter = asyncio.get_running_loop().create_future()
-        self.waiters[key] = waiter
-        await waiter
-
-    def _on_news(self) -> None:
-        for key in self.mailbox.take():
-            waiter = self.waiters.pop(key, None)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
-
-
-_inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Inbox] = weakref.WeakKeyDictionary()
-_inboxes_lock = threading.Lock()
-
-
-def _inbox() -> _Inbox:
-    """That of the running loop."""
-    loop = asyncio.get_running_loop()
-    with _inboxes_lock:
-        inbox = _inboxes.get(loop)
-        if inbox is None:
-            inbox = _inboxes[loop] = _Inbox(loop)
-        return inbox

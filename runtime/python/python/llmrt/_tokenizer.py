@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +23,16 @@ class Tokenizer:
 
     def __init__(self, native: _llmrt.Tokenizer) -> None:
         self._native = native
+
+    @classmethod
+    def from_file(cls, model: str | os.PathLike[str] | None = None) -> Tokenizer:
+        """The vocabulary and the chat template of a model whose weights are not read.
+
+        Args:
+            model: Path of a GGUF file, or the name of a model that `llmrt pull` has fetched. None: the story model of the package.
+        """
+        path = None if model is None else check.path("Tokenizer.from_file", "model", model)
+        return cls(_llmrt.Tokenizer.from_file(path))
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Ids of a text. Control tokens in it count as such.
@@ -66,6 +77,19 @@ class Tokenizer:
         """
         text, ids = self.render(conversation, chat_template, tools, add_generation_prompt, variables)
         return ids if check.boolean("apply_chat_template", "tokenize", tokenize) else text
+
+    def block_hashes(self, token_ids: Iterable[int], cache_salt: str = "", block_size: int = 16) -> list[int]:
+        """The names that a prefix cache has for the full blocks of a prompt: those that `Server.block_hashes` lists.
+
+        Args:
+            token_ids: The prompt.
+            cache_salt: That of the request.
+            block_size: Tokens in a block: `stats()["block_size"]`.
+        """
+        where = "Tokenizer.block_hashes"
+        ids = check.token_ids(where, "token_ids", token_ids)
+        salt = check.text(where, "cache_salt", cache_salt)
+        return _llmrt.Tokenizer.block_hashes(ids, salt, check.whole(where, "block_size", block_size, 1))
 
     def render(
         self,
