@@ -22,3 +22,4 @@ mod powerinfer;
 mod seal_cache;
 mod serve;
 mod tokenizers;
+mod trained;

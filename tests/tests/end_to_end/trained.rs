@@ -1,0 +1,81 @@
+//! Models that were trained here with ReLU and dReLU (tools/train), in PowerInfer's form: what their zeros and predictors are worth.
+
+use llmrt_tests::build::{llmrt, succeed};
+use llmrt_tests::fixtures::root;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+const MODELS: [&str; 2] = ["relu", "drelu"];
+
+fn model(name: &str) -> PathBuf {
+    root().join(format!("tests/fixtures/trained/{name}.powerinfer.gguf"))
+}
+
+/// Held-out stories of the corpus.
+fn stories() -> PathBuf {
+    root().join("tests/fixtures/trained/stories.txt")
+}
+
+/// What a command writes to stdout, and to stderr.
+fn output(args: &[&str], name: &str, sparse: &str) -> (String, String) {
+    let out = succeed(llmrt(args).arg("-m").arg(model(name)).args(["--sparse", sparse]));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&out.stdout), text(&out.stderr))
+}
+
+fn story(name: &str, sparse: &str) -> (String, String) {
+    let args = ["run", "--raw", "--temp", "0", "-n", "120", "-v", "-p", "Once upon a time"];
+    output(&args, name, sparse)
+}
+
+/// The share of neurons that a decoded token took, in percent.
+fn neurons(stderr: &str) -> f64 {
+    let line = stderr.lines().find(|line| line.contains("neurons")).unwrap_or_else(|| panic!("{stderr}"));
+    let (before, _) = line.split_once(" %").unwrap();
+    before.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn each_mode_tells_a_story_and_exact_tells_that_of_off() {
+    let known = std::fs::read_to_string(stories()).unwrap();
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let vocabulary: HashSet<String> = words(&known).into_iter().collect();
+    for name in MODELS {
+        let (off, _) = story(name, "off");
+        for sparse in ["exact", "predict"] {
+            let (text, stderr) = story(name, sparse);
+            assert!(sparse == "predict" || text == off, "{name}: {text}\n{off}");
+            let found = words(&text);
+            let n_known = found.iter().filter(|word| vocabulary.contains(*word)).count();
+            assert!(found.len() > 60, "{name} {sparse}: {text}");
+            // The corpus has 801 words, the held-out part most of them.
+            assert!(n_known * 10 >= found.len() * 9, "{name} {sparse}: {n_known} words are known of {text}");
+            assert!(text.matches('.').count() >= 5, "{name} {sparse}: {text}");
+            let percent = neurons(&stderr);
+            assert!(percent > 0.5 && percent < if sparse == "exact" { 15.0 } else { 30.0 }, "{percent}");
+        }
+    }
+}
+
+#[test]
+fn predictors_cost_less_than_a_hundredth_of_perplexity() {
+    let perplexity = |name: &str, sparse: &str| {
+        let args =
+            ["perplexity", "-c", "256", "--chunks", "8", "-f", stories().to_str().unwrap()].map(String::from);
+        let (stdout, _) = output(&args.each_ref().map(String::as_str), name, sparse);
+        let number =
+            stdout.split_once("perplexity ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        number.unwrap_or_else(|| panic!("{stdout}"))
+    };
+    for name in MODELS {
+        let exact: f64 = perplexity(name, "exact");
+        assert_eq!(exact, perplexity(name, "off"), "{name}");
+        assert!(exact > 1.5 && exact < 2.6, "{name}: {exact}");
+        let predicted = perplexity(name, "predict");
+        assert!((predicted / exact - 1.0).abs() < 0.01, "{name}: {predicted} beside {exact}");
+        assert!(predicted != exact, "{name}: nothing was predicted");
+    }
+}
