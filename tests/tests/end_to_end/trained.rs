@@ -36,7 +36,7 @@ fn neurons(stderr: &str) -> f64 {
 }
 
 #[test]
-fn each_mode_tells_a_story_and_exact_tells_that_of_off() {
+fn each_mode_writes_a_story_and_exact_that_of_off() {
     let known = std::fs::read_to_string(stories()).unwrap();
     let words = |text: &str| -> Vec<String> {
         let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
