@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PLACE = ROOT / "target/python"
 PACKAGES = ["numpy", "pytest"]
+TESTS = HERE
 
 
 def skipped(why):
@@ -57,8 +58,9 @@ def main():
         return 0
     # Elsewhere, so that only what is installed can be imported.
     command = [interpreter, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", HERE, *sys.argv[2:]]
-    paths = [] if any(Path(word.split("::")[0]).exists() for word in sys.argv[2:]) else [HERE]
+    paths = [] if any(Path(word.split("::")[0]).exists() for word in sys.argv[2:]) else [TESTS]
     return subprocess.run(list(map(str, [*command, *paths])), cwd=PLACE).returncode
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Whether a replica fits a node, before one is started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import ModelError, OutOfMemoryError
+from ._args import AppArgs
+
+# Flags of `llmrt serve` that `llmrt plan` has too: whether a value follows.
+_SHARED = {
+    **dict.fromkeys(["-c", "--ctx", "-b", "--batch", "--kv-type", "--block-size", "--parallel", "--kv-memory"], True),
+    **dict.fromkeys(["--plugin", "--plugin-option", "--sparse", "--tensor-placement", "--split"], True),
+    "--swa-full": False,
+}
+# Requests of a server that run at a time, where it has no --parallel.
+_PARALLEL = "8"
+
+
+def plan(args: AppArgs) -> dict[str, Any]:
+    """What `llmrt plan --json` computes for a replica, on this machine."""
+    # Of a flag that is given twice the last one counts.
+    words = ["--parallel", _PARALLEL, *_shared(args.serve_args), "--backend", args.backend]
+    model = [] if args.model is None else [args.model]
+    command = [sys.executable, "-m", "llmrt", "plan", *model, *words, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        cause = done.stderr.strip() or "llmrt plan gave no result"
+        raise ModelError(f"app: {cause}", "model_file", "give a file that this machine and all nodes have") from None
+
+
+def check(planned: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> None:
+    """Raises where no node has the memory that a replica needs.
+
+    Args:
+        planned: That of `plan`.
+        nodes: Those of `ray.nodes()`.
+    """
+    memory = [node["Resources"].get("memory", 0) for node in nodes if node.get("Alive", True)]
+    needed, most = planned["process"], max(memory, default=0)
+    if memory and needed > most:
+        cause = f"app: a replica needs {needed / 2**30:.1f} GiB and the largest node has {most / 2**30:.1f} GiB"
+        raise OutOfMemoryError(cause, "out_of_memory", "lower --ctx or --parallel in serve_args, or add a larger node")
+
+
+def _shared(words: Iterable[str]) -> list[str]:
+    """Those of a server's words that a plan takes."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if name in _SHARED:
+            found.append(word)
+            if _SHARED[name] and not equals:
+                found += [value for value in [next(rest, None)] if value is not None]
+    return found

@@ -1,0 +1,58 @@
+"""A replica: a server in the process of an actor."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from ray import serve
+
+from .._server import Headers, Server
+from ..errors import ClosedError
+
+
+class Replica:
+    """Has the routes of `llmrt serve`. Ray constructs it on a node, and calls it."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._server = Server(*words)
+
+    async def answer(
+        self, method: str, path: str, headers: Headers, body: bytes, hashes: list[int] | None = None
+    ) -> AsyncIterator[Any]:
+        """The status and the headers of an answer, then the parts of its body. To leave it ends the request.
+
+        Args:
+            method: `GET`, `POST`, …
+            path: Path and query.
+            headers: Names and values.
+            body: All of it.
+            hashes: Names of the prompt's blocks, for the router.
+        """
+        async with aclosing(await self._server.request(method, path, headers, body)) as reply:
+            yield reply.status, reply.headers
+            async for chunk in reply:
+                yield chunk
+
+    async def metrics(self, headers: Headers) -> tuple[str, str]:
+        """The replica's name, and Prometheus text; none without the API key, if one is set."""
+        async with aclosing(await self._server.request("GET", "/metrics", headers)) as reply:
+            text = (await reply.read()).decode() if reply.status == 200 else ""
+            return serve.get_replica_context().replica_id.unique_id, text
+
+    async def record_routing_stats(self) -> dict[str, bytes]:
+        """What the prefix cache has, for the router; Ray calls it again and again."""
+        # It waits for the step that is computed.
+        hashes = await asyncio.get_running_loop().run_in_executor(None, self._server.block_hashes)
+        return {"blocks": array("Q", hashes).tobytes()}
+
+    def check_health(self) -> None:
+        """Raises where the server is closed; Ray starts another replica then."""
+        if not self._server.is_open:
+            raise ClosedError("the server of this replica is closed", "closed", "start another replica")
+
+    def __del__(self) -> None:
+        self._server.close()
