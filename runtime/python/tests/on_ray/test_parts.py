@@ -37,6 +37,12 @@ def test_arguments_are_checked_and_may_be_texts():
             AppArgs.read(wrong)
 
 
+def test_a_device_of_other_machines_is_planned_without():
+    # Resolved on a machine that has none of it; one that has it plans with it.
+    planned = plan(AppArgs(backend="cann", serve_args="--ctx 384"))
+    assert planned["kv_block_size"] and planned["process"] >= 0
+
+
 def test_a_model_that_fits_no_node_is_refused():
     planned = plan(AppArgs(serve_args="--ctx 384 --parallel=2 --api-key x"))
     assert planned["n_sequences"] == 2
@@ -147,12 +153,19 @@ def test_a_stream_goes_on_where_it_was_lost():
         assert replica.n_open == 0
     assert known[-1] == list(range(len(known[-1]))) and known[-1]
     assert b"token_ids" in relayed(Replica(3), "/v1/completions", stream=True, return_token_ids=True)
+    # A client's own known tokens are sent once, and a request that ends its replicas is refused.
+    replica = Replica(4, 5)
+    relayed(replica, "/v1/completions", stream=True, resume_token_ids=[0, 1])
+    assert all(fields["resume_token_ids"] == list(range(len(fields["resume_token_ids"]))) for fields in replica.bodies)
+    replica = Replica(*[4] * 100)
+    assert b"replica_lost" in relayed(replica, "/v1/completions", stream=True) and len(replica.bodies) < 12
 
 
 def test_other_answers_are_computed_again_or_end_with_an_error():
     assert relayed(Replica(0, 1, 2), "/v1/embeddings") == b'{"a":1}'
     ended = relayed(Replica(2), "/v1/responses", stream=True)
-    assert b'"code": "replica_lost"' in ended and ended.endswith(b"data: [DONE]\n\n")
+    assert b'event: error\ndata: {"type": "error", "code": "replica_lost"' in ended and b"[DONE]" not in ended
+    assert b'{"error": ' in relayed(Replica(2), "/api/chat", stream=True)
     began = time.monotonic()
     with pytest.raises(Lost):
         relayed(Replica(*[0] * 100), "/v1/completions", retry_time=0.5, stream=True)
@@ -165,6 +178,6 @@ def test_what_cannot_go_on_elsewhere_is_no_resumable_stream():
         return Resumable.read(path, json.dumps({"stream": True, **fields}).encode()) is not None
 
     assert is_resumable() and is_resumable(prompt=[1, 2], n=1) and is_resumable("/v1/chat/completions?x=y")
-    assert not is_resumable(n=2) and not is_resumable(prompt=["a", "b"]) and not is_resumable(logprobs=1)
+    assert not is_resumable(n=2) and not is_resumable(prompt=["a", "b"]) and not is_resumable(logprobs=0)
     assert not is_resumable("/v1/responses") and not is_resumable(stream=False) and not is_resumable(use_beam_search=True)
     assert Resumable.read("/v1/completions", b"{") is None and Resumable.read("/v1/completions", b"[]") is None

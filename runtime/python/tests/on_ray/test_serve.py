@@ -79,7 +79,7 @@ class Load:
     def __init__(self, app, expected):
         self.stopping, self.n_done, self.failures = threading.Event(), 0, []
         work = (app, expected)
-        self.threads = [threading.Thread(target=self.run, args=(*work, i % 2 == 0)) for i in range(4)]
+        self.threads = [threading.Thread(daemon=True, target=self.run, args=(*work, i % 2 == 0)) for i in range(4)]
         for thread in self.threads:
             thread.start()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ray
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
@@ -30,8 +29,7 @@ def app(args: Mapping[str, Any]) -> Application:
     """
     given = AppArgs.read(args)
     planned = _fit.plan(given)
-    if ray.is_initialized():
-        _fit.check(planned, ray.nodes())
+    _fit.check(planned, _fit.nodes())
     router = RequestRouterConfig(
         request_router_class=PrefixRouter,
         request_router_kwargs={"queue_margin": given.queue_margin},
@@ -39,7 +37,7 @@ def app(args: Mapping[str, Any]) -> Application:
     )
     replicas = serve.deployment(Replica).options(
         name="llmrt",
-        ray_actor_options={**given.actor_options, "memory": planned["process"]},
+        ray_actor_options={**given.actor_options, **({"memory": planned["process"]} if planned["process"] else {})},
         max_ongoing_requests=given.max_requests,
         graceful_shutdown_timeout_s=given.grace,
         health_check_period_s=2,

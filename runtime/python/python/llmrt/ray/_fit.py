@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import ray
+
 from ..errors import ModelError, OutOfMemoryError
 from ._args import AppArgs
 
@@ -24,15 +26,37 @@ _PARALLEL = "8"
 def plan(args: AppArgs) -> dict[str, Any]:
     """What `llmrt plan --json` computes for a replica, on this machine."""
     # Of a flag that is given twice the last one counts.
-    words = ["--parallel", _PARALLEL, *_shared(args.serve_args), "--backend", args.backend]
+    words = ["--parallel", _PARALLEL, *_shared(args.serve_args)]
     model = [] if args.model is None else [args.model]
-    command = [sys.executable, "-m", "llmrt", "plan", *model, *words, "--json"]
+    found = _run(*model, *words, "--backend", args.backend)
+    if isinstance(found, str) and "there is no such device" in found:
+        # This machine has no such device: its nodes do. The memory of the host is not known then.
+        found = _run(*model, *words, "--backend", "cpu")
+        if isinstance(found, dict):
+            found["process"] = 0
+    if isinstance(found, str):
+        raise ModelError(f"app: {found}", "model_file", "give a file that this machine and all nodes have")
+    return found
+
+
+def _run(*words: str) -> dict[str, Any] | str:
+    """The plan, or what is wrong."""
+    command = [sys.executable, "-m", "llmrt", "plan", *words, "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         return json.loads(done.stdout)
     except ValueError:
-        cause = done.stderr.strip() or "llmrt plan gave no result"
-        raise ModelError(f"app: {cause}", "model_file", "give a file that this machine and all nodes have") from None
+        return done.stderr.strip() or "llmrt plan gave no result"
+
+
+def nodes() -> list[dict[str, Any]]:
+    """The nodes of the cluster; none where there is no cluster yet."""
+    if ray.is_initialized():
+        return ray.nodes()
+    # `serve run` connects only after it has built the application; to connect here would leave out its settings.
+    code = "import json, ray; ray.init('auto', log_to_driver=False); print(json.dumps(ray.nodes()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
 
 
 def check(planned: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from .._tokenizer import Tokenizer
 from ..errors import ClosedError, Error
 from ._args import AppArgs
 from ._metrics import merge
-from ._relay import Lost, Relay, error_body
+from ._relay import Lost, NoReplica, Relay, error_body
 
 # What a request fails with whose replica is lost.
 _LOST = (
@@ -53,7 +53,7 @@ class Ingress:
         self._tokenizer = Tokenizer.from_file(args.model)
 
     async def __call__(self, request: Request) -> Response:
-        path, method = request.url.path, request.method
+        path, method = request.scope["path"].removeprefix(request.scope.get("root_path", "")), request.method
         headers = [(name, value) for name, value in request.headers.raw if name not in _OF_CONNECTION]
         if method == "GET" and path == "/metrics":
             return Response(await self._metrics(headers), media_type="text/plain; version=0.0.4")
@@ -86,8 +86,12 @@ class Ingress:
         """An answer of the replica that the router chooses."""
         stream = self._replicas.options(stream=True).answer.remote(method, path, headers, body, hashes=hashes)
         try:
+            # Ray waits without end where there is no replica, or all have as many requests as they may.
+            await asyncio.wait_for(anext(stream), self._retry_time)
             async for part in stream:
                 yield part
+        except (asyncio.TimeoutError, StopAsyncIteration) as e:
+            raise NoReplica("none took the request in time") from e
         except BackPressureError as e:
             raise Lost("all replicas are busy") from e
         except _LOST as e:
@@ -127,7 +131,10 @@ class Ingress:
 
     async def _metrics(self, headers: Headers) -> str:
         """Those of all replicas."""
-        answers = self._replicas.broadcast("metrics", headers)
-        found = await answers.results_async(timeout_s=_METRICS_TIME, return_exceptions=True)
+        try:
+            answers = self._replicas.broadcast("metrics", headers)
+            found = await answers.results_async(timeout_s=_METRICS_TIME, return_exceptions=True)
+        except (RayServeException, TimeoutError):
+            found = []
         # A replica that is lost at this moment has none.
         return merge(dict(answer for answer in found if isinstance(answer, tuple)))

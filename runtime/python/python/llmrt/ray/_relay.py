@@ -14,10 +14,20 @@ from ._stream import Resumable, error_event
 Parts = AsyncIterator[Any]
 # Seconds before the first retry, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0
+# Replicas that a request may lose: one that ends its replicas does not end all.
+_MOST_LOST = 8
 
 
 class Lost(Exception):
     """The replica of a request was lost, or has no answer."""
+
+    is_final = False
+
+
+class NoReplica(Lost):
+    """No replica took the request in time."""
+
+    is_final = True
 
 
 class Relay:
@@ -38,13 +48,14 @@ class Relay:
             send: Sends a body to a replica; its iterator raises Lost where the replica is lost.
             path: The route.
             body: The request's.
-            retry_time: Seconds without a part of the answer after which no replica is tried any more.
+            retry_time: Seconds after a loss, without a part of the answer, in which other replicas are tried.
         """
         self._send = send
-        self._body = body
+        self._path, self._body = path, body
         self._stream = Resumable.read(path, body)
         self._retry_time = retry_time
-        self._last = time.monotonic()
+        self._n_lost = 0
+        self._lost_at: float | None = None
         self._wait = _FIRST_WAIT
         self._parts: Parts | None = None
 
@@ -60,7 +71,8 @@ class Relay:
                 await self.close()
                 return _iterate(whole)
             except Lost as e:
-                await self._pause(e)
+                if not await self._may_retry(e):
+                    raise
 
     async def close(self) -> None:
         """Ends the request on its replica."""
@@ -89,16 +101,17 @@ class Relay:
                     parts = self._parts if self._stream is None else self._stream.relay(self._parts)
                     async for part in parts:
                         has_begun = True
-                        self._last, self._wait = time.monotonic(), _FIRST_WAIT
+                        self._lost_at, self._wait = None, _FIRST_WAIT
                         yield part
-                    return
-                except Lost as e:
-                    if self._stream is None and has_begun:
-                        for part in error_event(f"the replica was lost: {e}; send the request again", "replica_lost"):
-                            yield part
+                    if self._stream is None or self._stream.is_whole:
                         return
-                    if not await self._go_on(e):
-                        for part in error_event(f"no replica went on in time: {e}", "replica_lost"):
+                    raise Lost("the stream ended early")
+                except Lost as e:
+                    if self._stream is not None and self._stream.is_whole:
+                        return
+                    if (self._stream is None and has_begun) or not await self._go_on(e):
+                        message = f"the replica was lost, and no other one goes on: {e}; send the request again"
+                        for part in error_event(self._path, message, "replica_lost"):
                             yield part
                         return
         finally:
@@ -106,24 +119,25 @@ class Relay:
 
     async def _go_on(self, why: Lost) -> bool:
         """Finds a replica that goes on with the stream; False: there is none in time."""
-        while True:
+        while await self._may_retry(why):
             try:
-                await self._pause(why)
                 status, _ = await self._head()
                 if status == self.status:
                     return True
-                why = Lost(f"another replica answered with status {status}")
             except Lost as e:
-                if time.monotonic() - self._last > self._retry_time:
-                    return False
                 why = e
+        return False
 
-    async def _pause(self, why: Lost) -> None:
-        """Waits before the next try, longer each time; raises where there was no answer for too long."""
-        if time.monotonic() - self._last > self._retry_time:
-            raise why
+    async def _may_retry(self, why: Lost) -> bool:
+        """Waits before the next try, longer each time; False: too many replicas were lost, or too long ago."""
+        now = time.monotonic()
+        self._n_lost += 1
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        if why.is_final or self._n_lost > _MOST_LOST or now - self._lost_at > self._retry_time:
+            return False
         await asyncio.sleep(self._wait)
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        return True
 
 
 async def _iterate(parts: list[bytes]) -> AsyncIterator[bytes]:

@@ -11,7 +11,6 @@ from typing import Any
 from ray import serve
 
 from .._server import Headers, Server
-from ..errors import ClosedError
 
 
 class Replica:
@@ -23,7 +22,7 @@ class Replica:
     async def answer(
         self, method: str, path: str, headers: Headers, body: bytes, hashes: list[int] | None = None
     ) -> AsyncIterator[Any]:
-        """The status and the headers of an answer, then the parts of its body. To leave it ends the request.
+        """None when it begins, the status and the headers of an answer, the parts of its body. To leave it ends the request.
 
         Args:
             method: `GET`, `POST`, …
@@ -32,6 +31,8 @@ class Replica:
             body: All of it.
             hashes: Names of the prompt's blocks, for the router.
         """
+        # The ingress waits for a replica only so long, and for the answer of one as long as it takes.
+        yield None
         async with aclosing(await self._server.request(method, path, headers, body)) as reply:
             yield reply.status, reply.headers
             async for chunk in reply:
@@ -49,10 +50,11 @@ class Replica:
         hashes = await asyncio.get_running_loop().run_in_executor(None, self._server.block_hashes)
         return {"blocks": array("Q", hashes).tobytes()}
 
-    def check_health(self) -> None:
-        """Raises where the server is closed; Ray starts another replica then."""
-        if not self._server.is_open:
-            raise ClosedError("the server of this replica is closed", "closed", "start another replica")
+    async def check_health(self) -> None:
+        """Raises where the server is closed, and waits for a step that hangs; Ray starts another replica then."""
+        await asyncio.get_running_loop().run_in_executor(None, self._server.block_hashes)
 
     def __del__(self) -> None:
-        self._server.close()
+        # None is there where the model could not be loaded.
+        if hasattr(self, "_server"):
+            self._server.close()

@@ -20,8 +20,11 @@ class Resumable:
         # Another replica draws the same numbers.
         if fields.get("seed") in (None, -1):
             self._fields["seed"] = random.getrandbits(63)
-        self._known: list[int] = list(fields.get("resume_token_ids") or [])
+        # The stream repeats the tokens that the request has.
+        self._given: list[int] = list(fields.get("resume_token_ids") or [])
+        self._known: list[int] = []
         self._n_relayed = 0
+        self.is_whole = False
         self._shared: dict[str, Any] = {}
 
     @classmethod
@@ -39,13 +42,13 @@ class Resumable:
         prompt = fields.get("prompt")
         is_several = isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
         # Known tokens have no log-probabilities, and events with them would differ.
-        has_logprobs = fields.get("logprobs") not in (None, False)
+        has_logprobs = not any(fields.get("logprobs") is without for without in (None, False))
         return cls(fields) if is_one and not is_several and not has_logprobs else None
 
     def body(self) -> bytes:
         """What the next replica gets."""
-        known = {"resume_token_ids": self._known} if self._known else {}
-        return json.dumps({**self._fields, **known}).encode()
+        known = max(self._given, self._known, key=len)
+        return json.dumps({**self._fields, **({"resume_token_ids": known} if known else {})}).encode()
 
     async def relay(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The events that the client does not have yet."""
@@ -61,6 +64,7 @@ class Resumable:
         """An event as the client gets it; keeps its tokens."""
         data = event.removeprefix(b"data: ")
         if not data.startswith(b"{"):
+            self.is_whole = self.is_whole or data == b"[DONE]"
             return event + b"\n\n"
         chunk = json.loads(data)
         for name in ("id", "created"):
@@ -86,8 +90,16 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield event
 
 
-def error_event(message: str, code: str) -> Iterator[bytes]:
-    """What ends a stream that cannot go on, in OpenAI's form."""
-    error = {"message": message, "type": "server_error", "param": None, "code": code}
-    yield b"data: " + json.dumps({"error": error}).encode() + b"\n\n"
-    yield b"data: [DONE]\n\n"
+def error_event(path: str, message: str, code: str) -> Iterator[bytes]:
+    """What ends a stream that cannot go on, in the form of its route."""
+    if path.startswith("/api/"):
+        yield json.dumps({"error": message}).encode() + b"\n"
+    elif path.startswith("/v1/messages"):
+        error = {"type": "error", "error": {"type": "api_error", "message": message}}
+        yield b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"
+    elif path.startswith("/v1/responses"):
+        error = {"type": "error", "code": code, "message": message, "param": None}
+        yield b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"
+    else:
+        error = {"message": message, "type": "server_error", "param": None, "code": code}
+        yield b"data: " + json.dumps({"error": error}).encode() + b"\n\ndata: [DONE]\n\n"
