@@ -95,6 +95,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
+/// The same for a program that has the command as a part: `launcher` starts that part.
+pub fn run_from(launcher: Vec<OsString>, words: impl IntoIterator<Item = OsString>) -> u8 {
+    LAUNCHER.get_or_init(|| launcher);
+    run(words)
+}
+
 /// The server that `llmrt serve` with these words starts, for a program that has it as a part: no address is listened on, and no
 /// log is started.
 pub fn server(words: impl IntoIterator<Item = OsString>) -> Result<llmrt_server::Server, Error> {
@@ -104,10 +110,4 @@ pub fn server(words: impl IntoIterator<Item = OsString>) -> Result<llmrt_server:
         Refusal::Foreign(e) => e,
     })?;
     Serve::from_arg_matches(&flags).map_err(Error::usage)?.server(&global)
-}
-
-/// The same for a program that has the command as a part: `launcher` starts that part.
-pub fn run_from(launcher: Vec<OsString>, words: impl IntoIterator<Item = OsString>) -> u8 {
-    LAUNCHER.get_or_init(|| launcher);
-    run(words)
 }

@@ -1,7 +1,7 @@
 //! A model on its devices, and its requests.
 
 use crate::error::Failure;
-use crate::fork::OpenModel;
+use crate::fork::{OpenModel, Owned};
 use crate::interrupt::{INTERVAL, Watch};
 use crate::mailbox::Mailbox;
 use crate::progress::{Progress, Taking};
@@ -11,7 +11,6 @@ use crate::stream::{Running, Stream, Waker};
 use crate::tokenizer::Tokenizer;
 use llmrt::engine::EngineStats;
 use llmrt::{EngineEvent, Llm, Options};
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
@@ -25,12 +24,11 @@ const ABORT_TIME: Duration = Duration::from_millis(500);
 /// A loaded model.
 #[pyclass(frozen, module = "llmrt._llmrt")]
 pub struct Engine {
-    open: Mutex<Option<Open>>,
+    open: Owned<Open>,
     tokenizer: Py<Tokenizer>,
     warnings: Vec<String>,
     devices: Vec<String>,
     n_ctx: usize,
-    process: u32,
 }
 
 /// What a closed engine has no more.
@@ -59,20 +57,6 @@ impl Open {
     }
 }
 
-impl Engine {
-    fn is_forked(&self) -> bool {
-        self.process != std::process::id()
-    }
-
-    /// Runs `body` on the open engine.
-    fn with<T>(&self, body: impl FnOnce(&mut Open) -> Result<T, Failure>) -> Result<T, Failure> {
-        if self.is_forked() {
-            return Err(Failure::Forked);
-        }
-        body(self.open.lock().as_mut().ok_or(Failure::Closed)?)
-    }
-}
-
 #[pymethods]
 impl Engine {
     /// Loads a model: a GGUF file, a model of the user's store, or the story model that is part of this library.
@@ -92,8 +76,7 @@ impl Engine {
             warnings: llm.warnings().to_vec(),
             devices: llm.devices().to_vec(),
             n_ctx,
-            process: std::process::id(),
-            open: Mutex::new(Some(Open { llm, running: Vec::new(), count })),
+            open: Owned::new(Open { llm, running: Vec::new(), count }),
         })
     }
 
@@ -105,7 +88,7 @@ impl Engine {
         on_end: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<Option<Py<PyTuple>>>> {
         let (sender, mut ended) = channel();
-        let queued = self.with(|open| {
+        let queued = self.open.with(|open| {
             let wait = |i| Waker::AtEnd(sender.clone(), i);
             let queue = |(i, (task, prompt))| open.submit(task, prompt, wait(i));
             requests.into_iter().enumerate().map(queue).collect::<Result<Vec<_>, _>>()
@@ -146,16 +129,12 @@ impl Engine {
         only_end: bool,
     ) -> PyResult<Stream> {
         let waker = Waker::Loop { post: mailbox.post(), key, only_end };
-        Ok(Stream(self.with(|open| open.submit(task, prompt, waker))?))
+        Ok(Stream(self.open.with(|open| open.submit(task, prompt, waker))?))
     }
 
     /// Ends all requests, and frees the model. Returns when that is done; of a closed engine, at once.
     fn close(&self, py: Python<'_>) {
-        if self.is_forked() {
-            return;
-        }
-        let open = self.open.lock().take();
-        if let Some(Open { llm, running, count }) = open {
+        if let Some(Open { llm, running, count }) = self.open.take() {
             py.detach(move || {
                 running.iter().filter_map(Weak::upgrade).for_each(|running| running.fail(Failure::Closed));
                 llm.engine().drain();
@@ -167,13 +146,13 @@ impl Engine {
 
     /// Queues, KV cache and counters after the last step.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.with(|open| Ok(open.llm.engine().stats()))?;
+        let stats = self.open.with(|open| Ok(open.llm.engine().stats()))?;
         stats_dict(py, &stats)
     }
 
     #[getter]
     fn is_open(&self) -> bool {
-        !self.is_forked() && self.open.lock().is_some()
+        self.open.is_open()
     }
 
     #[getter]
@@ -194,15 +173,6 @@ impl Engine {
     #[getter]
     fn n_ctx(&self) -> usize {
         self.n_ctx
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        if self.is_forked() {
-            // Its threads are in another process, so nothing would end.
-            std::mem::forget(self.open.get_mut().take());
-        }
     }
 }
 

@@ -2,11 +2,10 @@
 
 use crate::engine::stats_dict;
 use crate::error::Failure;
-use crate::fork::OpenModel;
+use crate::fork::{OpenModel, Owned};
 use crate::mailbox::Mailbox;
 use llmrt::engine::{AsyncEngine, BlockHash};
 use llmrt_server::{Local, News, Part};
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::ffi::OsString;
@@ -14,25 +13,12 @@ use std::ffi::OsString;
 /// Models and their routes.
 #[pyclass(frozen, module = "llmrt._llmrt")]
 pub struct Server {
-    open: Mutex<Option<(Local, OpenModel)>>,
-    process: u32,
+    open: Owned<(Local, OpenModel)>,
 }
 
 impl Server {
-    /// Runs `body` on the open server.
-    fn with<T>(&self, body: impl FnOnce(&Local) -> Result<T, Failure>) -> Result<T, Failure> {
-        if self.is_forked() {
-            return Err(Failure::Forked);
-        }
-        body(&self.open.lock().as_ref().ok_or(Failure::Closed)?.0)
-    }
-
     fn engine(&self) -> Result<AsyncEngine, Failure> {
-        self.with(|local| local.engine().ok_or(Failure::Closed))
-    }
-
-    fn is_forked(&self) -> bool {
-        self.process != std::process::id()
+        self.open.with(|(local, _)| local.engine().ok_or(Failure::Closed))
     }
 }
 
@@ -44,7 +30,7 @@ impl Server {
         let count = OpenModel::new()?;
         let open = || llmrt_cli::server(words)?.local().map_err(llmrt_cli::Error::from);
         let local = py.detach(open).map_err(Failure::of_command)?;
-        Ok(Server { open: Mutex::new(Some((local, count))), process: std::process::id() })
+        Ok(Server { open: Owned::new((local, count)) })
     }
 
     /// Hands a request over; its news go to an event loop's mailbox.
@@ -59,11 +45,11 @@ impl Server {
     ) -> PyResult<Exchange> {
         let post = mailbox.post();
         let on_news = move || post.notify(key);
-        let sent = self.with(|local| {
+        let sent = self.open.with(|(local, _)| {
             let sent = local.send((method, path), &headers, body, on_news);
             sent.map_err(|e| Failure::of_command(e.into()))
         });
-        Ok(Exchange { exchange: Mutex::new(Some(sent?)), process: self.process })
+        Ok(Exchange(Owned::new(sent?)))
     }
 
     /// Names of the blocks that the first model's prefix cache has, shortened to 64 bits.
@@ -80,33 +66,19 @@ impl Server {
 
     /// Ends all requests, and frees the models. Returns when that is done.
     fn close(&self, py: Python<'_>) {
-        if !self.is_forked() {
-            let open = self.open.lock().take();
-            py.detach(|| drop(open));
-        }
+        let open = self.open.take();
+        py.detach(|| drop(open));
     }
 
     #[getter]
     fn is_open(&self) -> bool {
-        !self.is_forked() && self.open.lock().is_some()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if self.is_forked() {
-            // Its threads are in another process, so nothing would end.
-            std::mem::forget(self.open.get_mut().take());
-        }
+        self.open.is_open()
     }
 }
 
 /// A request that is answered. To drop it ends the request.
 #[pyclass(frozen, module = "llmrt._llmrt")]
-pub struct Exchange {
-    exchange: Mutex<Option<llmrt_server::Exchange>>,
-    process: u32,
-}
+pub struct Exchange(Owned<llmrt_server::Exchange>);
 
 /// Name and value.
 type Header<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
@@ -126,10 +98,7 @@ pub enum Taken<'py> {
 impl Exchange {
     /// `(status, headers)`, then bytes of the body, then `True`; `None`: nothing yet. An error where the server was closed.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Taken<'py>>> {
-        if self.process != std::process::id() {
-            return Err(Failure::Forked.into());
-        }
-        let news = self.exchange.lock().as_mut().map_or(News::Gone, |exchange| exchange.take());
+        let news = self.0.with(|exchange| Ok(exchange.take()))?;
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
         Ok(match news {
             News::Pending => None,
@@ -145,17 +114,6 @@ impl Exchange {
 
     /// Ends the request.
     fn close(&self) {
-        if self.process == std::process::id() {
-            self.exchange.lock().take();
-        }
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if self.process != std::process::id() {
-            // What answers it is in another process.
-            std::mem::forget(self.exchange.get_mut().take());
-        }
+        drop(self.0.take());
     }
 }

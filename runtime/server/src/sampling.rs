@@ -48,9 +48,10 @@ pub fn request(fields: &Fields) -> Result<Request, ApiError> {
     }
     let n = fields.get_or("n", 1usize)?;
     let best_of: Option<usize> = fields.get("best_of")?;
-    check_width(n.max(best_of.unwrap_or(0)))?;
+    let width = n.max(best_of.unwrap_or(0));
+    check_width(width)?;
     let resumed: Vec<u32> = fields.get_or("resume_token_ids", Vec::new())?;
-    if !resumed.is_empty() && n.max(best_of.unwrap_or(0)) > 1 {
+    if !resumed.is_empty() && width > 1 {
         return Err(ApiError::unsupported("resume_token_ids", "only with one text: leave out n and best_of"));
     }
     let request = Request {

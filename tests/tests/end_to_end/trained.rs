@@ -63,9 +63,9 @@ fn each_mode_writes_a_story_and_exact_that_of_off() {
 #[test]
 fn predictors_cost_less_than_a_hundredth_of_perplexity() {
     let perplexity = |name: &str, sparse: &str| {
-        let args =
-            ["perplexity", "-c", "256", "--chunks", "8", "-f", stories().to_str().unwrap()].map(String::from);
-        let (stdout, _) = output(&args.each_ref().map(String::as_str), name, sparse);
+        let text = stories();
+        let args = ["perplexity", "-c", "256", "--chunks", "8", "-f", text.to_str().unwrap()];
+        let (stdout, _) = output(&args, name, sparse);
         let number =
             stdout.split_once("perplexity ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
         number.unwrap_or_else(|| panic!("{stdout}"))

@@ -49,7 +49,8 @@ impl Vocabulary {
         if let Decoding::Forced { tokens, .. } = &request.decoding {
             self.check_tokens(tokens)?;
         }
-        self.check_tokens(&request.known_tokens())?;
+        self.check_tokens(&request.prompt)?;
+        self.check_tokens(&request.resumed)?;
         self.check_tokens(&request.encoder_tokens)?;
         self.check_tokens(&request.stop_token_ids)
     }

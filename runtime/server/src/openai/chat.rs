@@ -201,7 +201,7 @@ impl Job {
     }
 
     fn chunk(&self, choice: Value) -> Value {
-        self.envelope.with(vec![choice], self.streaming.chunk_usage())
+        self.envelope.chunk(choice, self.streaming)
     }
 }
 

@@ -184,7 +184,7 @@ impl Job {
                 for i in 0..self.n {
                     let text = self.echoed(prompt);
                     let choice = choice(prompt * self.n + i, &text, Value::Null, Value::Null);
-                    out.data(&self.envelope.with(vec![choice], self.streaming.chunk_usage())).await?;
+                    out.data(&self.envelope.chunk(choice, self.streaming)).await?;
                 }
             }
         }
@@ -209,8 +209,7 @@ impl Job {
                     choice["prompt_token_ids"] = self.prompts[piece.prompt].tokens.as_slice().into();
                 }
             }
-            let chunk = self.envelope.with(vec![choice], self.streaming.chunk_usage());
-            out.data(&chunk).await?;
+            out.data(&self.envelope.chunk(choice, self.streaming)).await?;
         }
     }
 

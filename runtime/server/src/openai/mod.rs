@@ -48,6 +48,11 @@ impl Envelope {
         }
         answer
     }
+
+    /// A chunk with one choice.
+    fn chunk(&self, choice: Value, streaming: Streaming) -> Value {
+        self.with(vec![choice], streaming.chunk_usage())
+    }
 }
 
 /// The form of an answer: `stream`, `stream_options`, `return_token_ids`.
