@@ -3,8 +3,8 @@
 
 Sessions of several turns begin with one of some shared texts, as system prompts are, and each turn repeats what was before. A
 replica computes prompts one after another and decodes the texts that it has begun between them; its prefix cache keeps the
-blocks that were used last. Policies see the queues, and what was sent where; `prefix` is `llmrt.ray._policy.rank`, the others
-see less. Times of steps: RATES."""
+blocks that were used last. `prefix` is `llmrt.ray._policy.rank`, which sees queues and caches as they are, where Ray's router has
+reports that are up to a second old; the others see less. Times of steps: RATES."""
 
 import argparse
 import heapq

@@ -4,12 +4,10 @@
 As `run.py`, with Ray in the environment; a job of its own, since Ray alone takes minutes to install. LLMRT_TEST_KILLS is how
 many replicas are killed (6)."""
 
+import sys
+
 import run
 
-run.PLACE = run.ROOT / "target/python-ray"
-run.PACKAGES += ["ray[serve,data]>=2.60,<3"]
-run.TESTS = run.HERE / "on_ray"
-run.__doc__ = __doc__
-
 if __name__ == "__main__":
-    run.sys.exit(run.main())
+    packages = [*run.PACKAGES, "ray[serve,data]>=2.60,<3"]
+    sys.exit(run.main(__doc__, run.ROOT / "target/python-ray", packages, run.HERE / "on_ray"))

@@ -1,5 +1,6 @@
 """Fixtures: the embedded model, loaded once. A test that hangs ends the run with the stacks of all threads."""
 
+import asyncio
 import faulthandler
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,3 +34,13 @@ def llm():
 def engine():
     with llmrt.AsyncEngine(STORIES) as engine:
         yield engine
+
+
+async def until_idle(engine):
+    """Waits until no request has blocks."""
+    for _ in range(500):
+        stats = engine.stats()
+        if stats["n_running"] == stats["n_waiting"] == stats["n_blocks_used"] == 0:
+            return stats
+        await asyncio.sleep(0.01)
+    raise AssertionError(engine.stats())

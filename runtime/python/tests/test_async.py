@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from conftest import until_idle
 
 from llmrt import AsyncEngine, ClosedError, RequestError, RequestOutputKind, SamplingParams
 
@@ -13,16 +14,6 @@ LONG = SamplingParams(temperature=0, max_tokens=None, ignore_eos=True)
 
 async def collect(stream):
     return [output async for output in stream]
-
-
-async def until_idle(engine):
-    """Waits until no request has blocks."""
-    for _ in range(500):
-        stats = engine.stats()
-        if stats["n_running"] == stats["n_waiting"] == stats["n_blocks_used"] == 0:
-            return stats
-        await asyncio.sleep(0.01)
-    raise AssertionError(engine.stats())
 
 
 def test_each_output_has_the_text_so_far(engine, llm):

@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, until_idle
 
 import llmrt
 from llmrt import SamplingParams, Server, Tokenizer
@@ -16,7 +16,7 @@ TEMPLATE = ROOT / "cli/assets/stories.jinja"
 
 
 @pytest.fixture(scope="module")
-def server(request):
+def server():
     with Server("--ctx", "512", "--parallel", "4") as server:
         yield server
 
@@ -27,15 +27,6 @@ def post(server, path, **body):
             return reply.status, await reply.read()
 
     return asyncio.run(call())
-
-
-async def until_idle(server):
-    for _ in range(500):
-        stats = server.stats()
-        if stats["n_running"] == stats["n_waiting"] == stats["n_blocks_used"] == 0:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(server.stats())
 
 
 def events(body):

@@ -20,9 +20,6 @@ from ._tokenizer import Tokenizer
 from .errors import ClosedError, RequestError, no_lora
 from .outputs import EmbeddingOutput, EmbeddingRequestOutput, Origin, RequestOutput, request_output
 
-# Texts from this length on are tokenized on a thread, so that the loop goes on.
-_LONG_TEXT = 1 << 14
-
 
 class AsyncEngine(Model):
     """A model whose requests are streamed. One engine serves any number of event loops.
@@ -129,10 +126,8 @@ class AsyncEngine(Model):
 
     async def _read(self, prompt: Any) -> tuple[str | None, list[int]]:
         text, ids = _prompts.read(prompt)
-        if ids is None and text is not None and len(text) >= _LONG_TEXT:
-            loop = asyncio.get_running_loop()
-            ids = await loop.run_in_executor(None, self._tokens, text, ids)
-        return text, self._tokens(text, ids)
+        n_chars = len(text) if ids is None and text is not None else 0
+        return text, await _prompts.tokenized(n_chars, self._tokens, text, ids)
 
     async def _stream(
         self, name: str, task: dict[str, Any], ids: list[int], kind: RequestOutputKind

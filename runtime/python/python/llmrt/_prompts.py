@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
 
 from . import _check as check
 from .errors import RequestError, unsupported
+
+_T = TypeVar("_T")
+
+# Characters of a text from which on it is tokenized on a thread.
+_LONG_TEXT = 1 << 14
 
 
 class TextPrompt(TypedDict):
@@ -20,6 +26,13 @@ class TokensPrompt(TypedDict):
     """Token ids of the model's vocabulary."""
 
     prompt_token_ids: list[int]
+
+
+async def tokenized(n_chars: int, work: Callable[..., _T], *args: Any) -> _T:
+    """Runs work that tokenizes a text of so many characters: a long one on a thread, so that the loop goes on."""
+    if n_chars < _LONG_TEXT:
+        return work(*args)
+    return await asyncio.get_running_loop().run_in_executor(None, work, *args)
 
 
 def as_list(prompts: Any) -> list[Any]:

@@ -42,8 +42,7 @@ class Server:
             words: The arguments of `llmrt serve`: `Server("small=a.gguf", "large=b.gguf", "--ctx", "8192")`. Those of the
                 address, of TLS and of the log have no effect.
         """
-        words_ = [check.path("Server", f"word {i}", word) for i, word in enumerate(words)]
-        self._native = _llmrt.Server(words_)
+        self._native = _llmrt.Server([check.path("Server", f"word {i}", word) for i, word in enumerate(words)])
         self._finalizer = weakref.finalize(self, self._native.close)
 
     async def request(
@@ -172,10 +171,6 @@ class Reply:
         """Ends the request."""
         self._exchange.close()
         self._inbox.waiters.pop(self._key, None)
-
-    async def aclose(self) -> None:
-        """The same, where a coroutine is expected."""
-        self.close()
 
     async def __aenter__(self) -> Reply:
         return self

@@ -24,7 +24,7 @@ class AppArgs:
     """The arguments of `app`. All may be texts, as words of a command line are.
 
     Args:
-        model: Path of a GGUF file, the same on every node, or a name that `llmrt pull` has fetched there. None: the story model.
+        model: Path of a GGUF file, the same on every node. None: the story model.
         backend: Devices of a replica, as `llmrt serve --backend` takes them. `cuda` takes a GPU of Ray, `cann` an NPU.
         replicas: How many, or the fewest and the most: 2, "1-4" or {"min": 1, "max": 4}.
         num_cpus: Cores of a replica, its threads.

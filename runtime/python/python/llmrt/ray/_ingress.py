@@ -14,12 +14,14 @@ from ray.serve.handle import DeploymentHandle
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from .._prompts import tokenized
 from .._server import Headers
 from .._tokenizer import Tokenizer
 from ..errors import ClosedError, Error
 from ._args import AppArgs
+from ._errors import error_body
 from ._metrics import merge
-from ._relay import Lost, NoReplica, Relay, error_body
+from ._relay import Lost, NoReplica, Relay
 
 # What a request fails with whose replica is lost.
 _LOST = (
@@ -37,8 +39,6 @@ _COMPUTE = frozenset(
 )
 # Headers of a connection rather than of a message.
 _OF_CONNECTION = frozenset([b"connection", b"content-length", b"host", b"keep-alive", b"transfer-encoding"])
-# Texts from this length on are tokenized on a thread, so that the loop goes on.
-_LONG_TEXT = 1 << 14
 # Seconds in which replicas give their metrics.
 _METRICS_TIME = 5.0
 
@@ -61,7 +61,7 @@ class Ingress:
             message = f"{method} {path} is not a route of a cluster: models are those that it was started with"
             return Response(error_body(message, "not_found"), 404, media_type="application/json")
         body = await request.body()
-        hashes = await self._hashes(path, body)
+        hashes = await tokenized(len(body), self._hashes, path, body)
         where = f"{path}?{request.url.query}" if request.url.query else path
 
         def send(body: bytes) -> AsyncIterator[Any]:
@@ -100,13 +100,8 @@ class Ingress:
             # Without effect on one that has ended.
             stream.cancel()
 
-    async def _hashes(self, path: str, body: bytes) -> list[int]:
+    def _hashes(self, path: str, body: bytes) -> list[int]:
         """The names of the prompt's blocks; none where it is not one prompt of text."""
-        if len(body) < _LONG_TEXT:
-            return self._hashes_now(path, body)
-        return await asyncio.get_running_loop().run_in_executor(None, self._hashes_now, path, body)
-
-    def _hashes_now(self, path: str, body: bytes) -> list[int]:
         try:
             fields = json.loads(body) if path in _COMPUTE else None
             ids = self._tokens(path, fields) if isinstance(fields, dict) else []

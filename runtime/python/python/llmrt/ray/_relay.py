@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from ._stream import Resumable, error_event
+from ._errors import error_end
+from ._stream import Resumable
 
 # An answer: its status and headers, then parts of its body.
 Parts = AsyncIterator[Any]
@@ -111,8 +111,7 @@ class Relay:
                         return
                     if (self._stream is None and has_begun) or not await self._go_on(e):
                         message = f"the replica was lost, and no other one goes on: {e}; send the request again"
-                        for part in error_event(self._path, message, "replica_lost"):
-                            yield part
+                        yield error_end(self._path, message, "replica_lost")
                         return
         finally:
             await self.close()
@@ -143,9 +142,3 @@ class Relay:
 async def _iterate(parts: list[bytes]) -> AsyncIterator[bytes]:
     for part in parts:
         yield part
-
-
-def error_body(message: str, code: str) -> bytes:
-    """An answer in OpenAI's form."""
-    error = {"message": message, "type": "server_error", "param": None, "code": code}
-    return json.dumps({"error": error}).encode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 from ray import serve
@@ -33,26 +32,28 @@ class Replica:
         """
         # The ingress waits for a replica only so long, and for the answer of one as long as it takes.
         yield None
-        async with aclosing(await self._server.request(method, path, headers, body)) as reply:
+        async with await self._server.request(method, path, headers, body) as reply:
             yield reply.status, reply.headers
             async for chunk in reply:
                 yield chunk
 
     async def metrics(self, headers: Headers) -> tuple[str, str]:
         """The replica's name, and Prometheus text; none without the API key, if one is set."""
-        async with aclosing(await self._server.request("GET", "/metrics", headers)) as reply:
+        async with await self._server.request("GET", "/metrics", headers) as reply:
             text = (await reply.read()).decode() if reply.status == 200 else ""
             return serve.get_replica_context().replica_id.unique_id, text
 
     async def record_routing_stats(self) -> dict[str, bytes]:
         """What the prefix cache has, for the router; Ray calls it again and again."""
-        # It waits for the step that is computed.
-        hashes = await asyncio.get_running_loop().run_in_executor(None, self._server.block_hashes)
-        return {"blocks": array("Q", hashes).tobytes()}
+        return {"blocks": array("Q", await self._block_hashes()).tobytes()}
 
     async def check_health(self) -> None:
         """Raises where the server is closed, and waits for a step that hangs; Ray starts another replica then."""
-        await asyncio.get_running_loop().run_in_executor(None, self._server.block_hashes)
+        await self._block_hashes()
+
+    async def _block_hashes(self) -> list[int]:
+        """Names of the blocks that are cached, after the step that is computed."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._server.block_hashes)
 
     def __del__(self) -> None:
         # None is there where the model could not be loaded.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 # Routes whose answers go on after tokens that are known.
@@ -88,18 +88,3 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         *whole, rest = (rest + chunk).split(b"\n\n")
         for event in whole:
             yield event
-
-
-def error_event(path: str, message: str, code: str) -> Iterator[bytes]:
-    """What ends a stream that cannot go on, in the form of its route."""
-    if path.startswith("/api/"):
-        yield json.dumps({"error": message}).encode() + b"\n"
-    elif path.startswith("/v1/messages"):
-        error = {"type": "error", "error": {"type": "api_error", "message": message}}
-        yield b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"
-    elif path.startswith("/v1/responses"):
-        error = {"type": "error", "code": code, "message": message, "param": None}
-        yield b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"
-    else:
-        error = {"message": message, "type": "server_error", "param": None, "code": code}
-        yield b"data: " + json.dumps({"error": error}).encode() + b"\n\ndata: [DONE]\n\n"
