@@ -63,8 +63,7 @@ impl Registry {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return self.named.first().cloned().ok_or_else(|| ApiError::unknown_model("", &[]));
         };
-        let bare = name.strip_suffix(":latest").unwrap_or(name);
-        let is_it = |entry: &&Arc<Entry>| entry.name() == name || entry.name() == bare;
+        let is_it = |entry: &&Arc<Entry>| bare(entry.name()) == bare(name);
         if let Some(entry) = self.named.iter().find(is_it) {
             return Ok(entry.clone());
         }
@@ -139,6 +138,11 @@ impl Registry {
             self.seen().retain(|entry| entry.forgotten() != Forgotten::Yes);
         }
     }
+}
+
+/// A name without Ollama's `:latest`.
+fn bare(name: &str) -> &str {
+    name.strip_suffix(":latest").unwrap_or(name)
 }
 
 /// Frees the memory of a model.

@@ -65,7 +65,10 @@ impl Registry {
         let mut entries = self.named().to_vec();
         let Some(store) = &self.store else { return entries };
         let (rows, _) = store.store.list().unwrap_or_default();
-        entries.extend(rows.into_iter().filter_map(|row| self.entry_of(store, row).ok()));
+        let is_named =
+            |row: &llmrt_store::Entry| self.named().iter().any(|e| e.name() == row.name.to_string());
+        let rows = rows.into_iter().filter(|row| !is_named(row));
+        entries.extend(rows.filter_map(|row| self.entry_of(store, row).ok()));
         entries
     }
 

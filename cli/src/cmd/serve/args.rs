@@ -14,7 +14,7 @@ use std::path::PathBuf;
 #[command(after_long_help = SERVE_HELP)]
 pub struct Serve {
     /// Model files, each with the name that clients use: NAME=FILE, or FILE, whose name is that of the file without its
-    /// extension [default: the embedded model, `stories`].
+    /// extension; or models of the store [default: the embedded model, `stories`].
     #[arg(value_name = "[NAME=]FILE")]
     pub models: Vec<OsString>,
     /// Model file (repeatable): the same as without -m.

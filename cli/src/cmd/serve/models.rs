@@ -26,43 +26,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const EMBEDDED: &str = "stories";
 
 /// A model of the command line.
-#[derive(Clone, PartialEq, Eq, Debug)]
 struct Named {
     name: String,
-    /// `None`: the embedded model.
-    path: Option<PathBuf>,
+    origin: Origin,
+}
+
+enum Origin {
+    Embedded,
+    File(PathBuf),
+    Stored(Box<StoredModel>, Entry),
 }
 
 /// The models of the command line, in its order.
 pub fn sources(args: &Serve, setup: &Arc<Setup>) -> Result<Vec<ModelSource>> {
-    let loader = Arc::new(Loader::new(args, setup));
-    let source = |named: Named| {
-        let (describing, loading, path) = (loader.clone(), loader.clone(), named.path.clone());
-        ModelSource {
-            name: named.name,
-            stored: None,
-            describe: Box::new(move || describing.describe(path.as_deref()).map_err(|e| e.message)),
-            load: Box::new(move || loading.load(named.path.as_deref()).map_err(|e| e.message)),
-        }
+    let loader = Loader::new(args, setup);
+    let source = |Named { name, origin }| match origin {
+        Origin::Embedded => loader.source(name, None),
+        Origin::File(path) => loader.source(name, Some(path)),
+        Origin::Stored(model, row) => loader.stored(name, *model, row),
     };
     Ok(named(args)?.into_iter().map(source).collect())
 }
 
 /// The models of the store; `None` if this user has no folder for one.
 pub fn store(args: &Serve, setup: &Arc<Setup>) -> Option<ModelStore> {
-    let loader = Arc::new(Loader::new(args, setup));
-    let source = move |model: StoredModel, row: Entry| {
-        let loading = Arc::new(loader.with_layers(&model));
-        let (describing, path, gguf) = (loading.clone(), model.gguf.clone(), model.gguf.clone());
-        ModelSource {
-            name: row.name.to_string(),
-            stored: Some(model),
-            describe: Box::new(move || {
-                describing.describe(Some(&path)).map(|info| of_row(info, &row)).map_err(|e| e.message)
-            }),
-            load: Box::new(move || loading.load(Some(&gguf)).map_err(|e| e.message)),
-        }
-    };
+    let loader = Loader::new(args, setup);
+    let source = move |model: StoredModel, row: Entry| loader.stored(row.name.to_string(), model, row);
     Some(ModelStore { store: store::open().ok()?, source: Box::new(source), client: Box::new(store::client) })
 }
 
@@ -79,7 +68,7 @@ fn named(args: &Serve) -> Result<Vec<Named>> {
     let words = args.model_files.iter().chain(&args.models);
     let models: Vec<Named> = words.map(|word| parse(word)).collect::<Result<_>>()?;
     if models.is_empty() {
-        return Ok(vec![Named { name: EMBEDDED.into(), path: None }]);
+        return Ok(vec![Named { name: EMBEDDED.into(), origin: Origin::Embedded }]);
     }
     for (i, model) in models.iter().enumerate() {
         if models[..i].iter().any(|other| other.name == model.name) {
@@ -89,7 +78,7 @@ fn named(args: &Serve) -> Result<Vec<Named>> {
     Ok(models)
 }
 
-/// `NAME=FILE` or `FILE`. A `=` after a slash belongs to the file.
+/// `NAME=FILE` or `FILE`, where the file may be a model of the store. A `=` after a slash belongs to the file.
 fn parse(word: &OsStr) -> Result<Named> {
     let bytes = word.as_bytes();
     let equals = bytes.iter().position(|b| *b == b'=').filter(|at| !bytes[..*at].contains(&b'/'));
@@ -98,16 +87,26 @@ fn parse(word: &OsStr) -> Result<Named> {
         None => (None, bytes),
     };
     let path = PathBuf::from(OsStr::from_bytes(path));
-    if !path.exists() {
-        return Err(Error::file(&path, "there is no such file: expected a model, as FILE or NAME=FILE"));
-    }
-    let stem = path.file_stem().unwrap_or_default().as_bytes();
-    let name = String::from_utf8_lossy(name.unwrap_or(stem)).into_owned();
+    let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
+    let (own_name, origin) = match store::find(&path)? {
+        Some(model) => {
+            let row = store::open()?.entry(&model.name)?;
+            (model.name.to_string(), Origin::Stored(Box::new(model), row))
+        }
+        None if path.exists() => {
+            (path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), Origin::File(path))
+        }
+        None => {
+            let problem = "there is no such file, and no such model in the store: expected FILE or NAME=FILE";
+            return Err(Error::file(&path, problem));
+        }
+    };
+    let name = name.unwrap_or(own_name);
     match name.is_empty() {
         true => {
             Err(Error::usage(format!("{}: the model's name is empty: expected NAME=FILE", word.display())))
         }
-        false => Ok(Named { name, path: Some(path) }),
+        false => Ok(Named { name, origin }),
     }
 }
 
@@ -138,6 +137,25 @@ impl Loader {
             system: None,
             messages: Vec::new(),
         }
+    }
+
+    /// A file, or without one the embedded model, under a name.
+    fn source(&self, name: String, path: Option<PathBuf>) -> ModelSource {
+        let (describing, loading, described) = (self.clone(), self.clone(), path.clone());
+        ModelSource {
+            name,
+            stored: None,
+            describe: Box::new(move || describing.describe(described.as_deref()).map_err(|e| e.message)),
+            load: Box::new(move || loading.load(path.as_deref()).map_err(|e| e.message)),
+        }
+    }
+
+    /// A model of the store under a name.
+    fn stored(&self, name: String, model: StoredModel, row: Entry) -> ModelSource {
+        let of_file = self.with_layers(&model).source(name, Some(model.gguf.clone()));
+        let describe = of_file.describe;
+        let describe = Box::new(move || describe().map(|info| of_row(info, &row)));
+        ModelSource { stored: Some(model), describe, ..of_file }
     }
 
     /// The flags of the command line, and those of the model's layers where the command line has none.
@@ -230,7 +248,7 @@ mod tests {
         };
         assert_eq!(names("llmrt serve"), ["stories"]);
         assert_eq!(names("llmrt serve a=Cargo.toml src/main.rs -m b=src/text.rs"), ["b", "a", "main"]);
-        let refused = |line: &str| named(&flags(line)).unwrap_err().message;
+        let refused = |line: &str| named(&flags(line)).err().expect("refused").message;
         assert!(refused("llmrt serve Cargo.toml a/../Cargo.toml").contains("there is no such file"));
         assert!(refused("llmrt serve a=Cargo.toml a=src/main.rs").contains("two models are named a"));
         assert!(refused("llmrt serve =Cargo.toml").contains("name is empty"));

@@ -3,10 +3,10 @@
 use super::client::Server;
 use llmrt_tests::build::{llmrt, succeed};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// A store with the embedded model as `tales`, and a server over it.
-fn server(dir: &Path) -> Server {
+/// A store with the embedded model as `tales`.
+fn store(dir: &Path) -> PathBuf {
     let models = dir.join("models");
     let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/assets/stories.gguf");
     let modelfile = dir.join("Modelfile");
@@ -14,7 +14,12 @@ fn server(dir: &Path) -> Server {
     std::fs::write(&modelfile, text).expect("a file");
     let mut create = llmrt(["create", "tales", "-f"]);
     succeed(create.arg(&modelfile).env("LLMRT_MODELS", &models));
-    Server::start_with(&[], &[("LLMRT_MODELS", &models)])
+    models
+}
+
+/// A server over that store.
+fn server(dir: &Path) -> Server {
+    Server::start_with(&[], &[("LLMRT_MODELS", &store(dir))])
 }
 
 fn names(server: &Server) -> Vec<Value> {
@@ -39,6 +44,28 @@ fn a_stored_model_is_loaded_on_demand_with_its_parameters() {
     assert_eq!(server.post("/v1/completions", &body.to_string()).json()["usage"]["completion_tokens"], 2);
     let show = server.post("/api/show", r#"{"model": "tales"}"#).json();
     assert!(show["parameters"].as_str().expect("parameters").contains("num_predict"), "{show}");
+}
+
+#[test]
+fn stored_models_that_are_named_are_models_of_the_command_line() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(dir.path());
+    let server = Server::start_with(&["tales", "-m", "sagas=tales"], &[("LLMRT_MODELS", &store)]);
+    // Those of -m go first, and the first is loaded.
+    assert_eq!(server.get("/api/ps").json()["models"][0]["name"], "sagas:latest");
+    assert_eq!(names(&server), ["sagas:latest", "tales:latest"]);
+    let n_tokens = |body: Value| {
+        let answer = server.post("/v1/completions", &body.to_string());
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()["usage"]["completion_tokens"].clone()
+    };
+    assert_eq!(n_tokens(json!({ "prompt": "Once" })), 6);
+    assert_eq!(n_tokens(json!({ "prompt": "Once", "model": "tales" })), 6);
+    let loaded = server.get("/api/ps").json()["models"].clone();
+    assert_eq!(loaded.as_array().expect("models").len(), 2, "{loaded}");
+    let mut wrong = llmrt(["serve", "fables"]);
+    let out = wrong.env("LLMRT_MODELS", &store).output().expect("it starts");
+    assert!(String::from_utf8_lossy(&out.stderr).contains("no such model in the store"), "{out:?}");
 }
 
 #[test]
