@@ -3,8 +3,8 @@
 
 Sessions of several turns begin with one of some shared texts, as system prompts are, and each turn repeats what was before. A
 replica computes prompts one after another and decodes the texts that it has begun between them; its prefix cache keeps the
-blocks that were used last. `prefix` is `llmrt.ray._policy.rank`, which sees queues and caches as they are, where Ray's router has
-reports that are up to a second old; the others see less. Times of steps: RATES."""
+blocks that were used last. `prefix` is `llmrt.ray._policy`: the router has what each replica reported within the last second, and
+what it has sent since. Queues are seen as they are. Times of steps: RATES."""
 
 import argparse
 import heapq
@@ -18,10 +18,12 @@ _spec = importlib.util.spec_from_file_location("policy", Path(__file__).parent /
 policy = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(policy)
 
-# Of the order of a 0.5B model in Q4_0 on 2 cores: tokens of prompts per second, and seconds of a step that decodes so many texts.
-# Assumed, to be replaced by those of one machine: `llmrt bench MODEL -p 512 -n 64 -s 1` (then -s 4, 8, 16).
-RATES = {"prompt": 880.0, "decode": {1: 0.0129, 4: 0.0222, 8: 0.0316, 16: 0.0576}}
+# Recorded on 2 cores of an EPYC (Zen 5), a 0.5B model in Q4_0 after 1000 tokens: tokens of prompts per second, and seconds of a step
+# that decodes so many texts. `llmrt synth M.gguf --like qwen2.5-0.5b --type q4_0`, then `llmrt bench -m M.gguf -d 1000 -t 2 -r 3` with
+# `-p 512 -n 0`, and with `-p 0 -n 64 -s N`, where a step takes N seconds over the rate.
+RATES = {"prompt": 1053.0, "decode": {1: 0.00851, 2: 0.00944, 4: 0.01135, 8: 0.01545, 16: 0.03005}}
 BLOCK = 16
+REPORT_PERIOD = 1.0
 # Blocks of a replica's prefix cache: 64 Ki tokens.
 N_BLOCKS = 4096
 MAX_DECODING = 16
@@ -35,6 +37,8 @@ def decode_time(n_texts):
 class Replica:
     def __init__(self):
         self.queue, self.decoding, self.cache = deque(), [], OrderedDict()
+        # What the router takes to be in the cache.
+        self.contents = policy.Contents()
         self.is_busy = False
 
     def n_requests(self):
@@ -51,7 +55,7 @@ class Replica:
         return n
 
 
-def choose(kind, replicas, names, turn, chance, margin):
+def choose(kind, replicas, names, turn, chance, margin, now):
     queues = [replica.n_requests() for replica in replicas]
     if kind == "random":
         return chance.randrange(len(replicas))
@@ -60,9 +64,11 @@ def choose(kind, replicas, names, turn, chance, margin):
     order = chance.sample(range(len(replicas)), len(replicas))
     if kind == "least loaded":
         return min(order, key=lambda i: queues[i])
-    n_cached = [policy.n_cached(names, replicas[i].cache) for i in order]
-    held = [len(replicas[i].cache) for i in order]
-    return order[policy.rank(n_cached, [queues[i] for i in order], held, margin)[0]]
+    contents = [replicas[i].contents for i in order]
+    n_cached = [one.n_cached(names) for one in contents]
+    first = order[policy.rank(n_cached, [queues[i] for i in order], list(map(len, contents)), margin)[0]]
+    replicas[first].contents.sent(names, now)
+    return first
 
 
 class Session:
@@ -92,6 +98,9 @@ def simulate(kind, n_replicas, load, n_requests, margin, seed=1):
     times, n_tokens, n_cached, n_sent = [], 0, 0, 0
     push = lambda time, what: heapq.heappush(events, (time, next(order), what))
     push(0.0, ("arrive", Session(chance, 200, ids)))
+    if kind == "prefix":
+        for replica in replicas:
+            push(chance.random() * REPORT_PERIOD, ("report", replica))
     while events and len(times) < n_requests:
         now, _, (what, *rest) = heapq.heappop(events)
         if what in ("arrive", "turn"):
@@ -99,12 +108,17 @@ def simulate(kind, n_replicas, load, n_requests, margin, seed=1):
             if what == "arrive":
                 push(now + chance.expovariate(rate / 4), ("arrive", Session(chance, 200, ids)))
             names, n_answer = session.next()
-            replica = replicas[choose(kind, replicas, names, n_sent, chance, margin)]
+            replica = replicas[choose(kind, replicas, names, n_sent, chance, margin, now)]
             n_sent += 1
             replica.queue.append((now, names, n_answer, session))
             if not replica.is_busy:
                 replica.is_busy = True
                 push(now, ("step", replica))
+        elif what == "report":
+            replica = rest[0]
+            replica.contents.report(replica.cache)
+            replica.contents.forget(now - 2 * REPORT_PERIOD)
+            push(now + REPORT_PERIOD, ("report", replica))
         else:
             replica = rest[0]
             time = now

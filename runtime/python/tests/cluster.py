@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests `llmrt.ray` on a cluster in this machine: `runtime/python/tests/cluster.py WHEEL|LIBRARY [ARGUMENT…]`.
 
-As `run.py`, with Ray in the environment; a job of its own, since Ray alone takes minutes to install. LLMRT_TEST_KILLS is how
+As `run.py`, with Ray in the environment; a job of its own, since Ray alone takes minutes to install. TESTS_RAY_KILLS is how
 many replicas are killed (6)."""
 
 import sys

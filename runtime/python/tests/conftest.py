@@ -13,13 +13,18 @@ ROOT = Path(__file__).resolve().parents[3]
 STORIES = ROOT / "cli/assets/stories.gguf"
 # `cluster.py` runs the tests of `llmrt.ray`.
 collect_ignore = [] if find_spec("ray") else ["on_ray"]
-# Seconds of one test.
+# Seconds of one test that has no `pytest.mark.limit(SECONDS)`.
 LIMIT = 180
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "limit(seconds): the time that a test has")
+
+
 @pytest.fixture(autouse=True)
-def no_hang():
-    faulthandler.dump_traceback_later(LIMIT, exit=True)
+def no_hang(request):
+    marker = request.node.get_closest_marker("limit")
+    faulthandler.dump_traceback_later(marker.args[0] if marker else LIMIT, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 

@@ -22,6 +22,11 @@ def test_arguments_are_checked_and_may_be_texts():
     assert args.words == ["--threads", "2", "--backend", "cann", "--ctx", "256", "--swa-full"]
     assert args.actor_options == {"num_cpus": 2, "resources": {"NPU": 1}}
     assert AppArgs(backend="cuda").actor_options == {"num_cpus": 1, "num_gpus": 1}
+    assert AppArgs(backend="cuda", resources={"GPU": 2, "NPU": 1}).actor_options == {
+        "num_cpus": 1,
+        "num_gpus": 2,
+        "resources": {"NPU": 1},
+    }
     assert AppArgs(replicas={"min": 2, "max": 2}, resources={"TPU": 1}).actor_options["resources"] == {"TPU": 1}
     for wrong, error, match in [
         ({"replcas": 2}, llmrt.RequestError, "replcas"),

@@ -17,6 +17,8 @@ _RESOURCES: dict[str, dict[str, Any]] = {
     "cuda": {"num_gpus": 1},
     "cann": {"resources": {"NPU": 1}},
 }
+# Resources of Ray that have options of their own.
+_OWN_OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus"}
 
 
 @dataclass
@@ -24,16 +26,17 @@ class AppArgs:
     """The arguments of `app`. All may be texts, as words of a command line are.
 
     Args:
-        model: Path of a GGUF file, the same on every node. None: the story model.
+        model: Path of a GGUF file, or a name in the store of `llmrt pull`, the same on every node. None: the story model.
         backend: Devices of a replica, as `llmrt serve --backend` takes them. `cuda` takes a GPU of Ray, `cann` an NPU.
         replicas: How many, or the fewest and the most: 2, "1-4" or {"min": 1, "max": 4}.
         num_cpus: Cores of a replica, its threads.
-        resources: What a replica takes of a node besides, by Ray's names: {"TPU": 1}.
+        resources: What a replica takes of a node, by Ray's names: {"GPU": 2} for two cards, {"NPU": 4}.
         target_requests: Requests of a replica, running and waiting, that its number is scaled for.
         max_requests: Most requests of a replica; more wait for one of any replica to end.
         queue_margin: How many more requests than the least loaded a replica may have to be chosen for a cached prefix.
         grace: Seconds that running requests have when a replica is stopped.
-        retry_time: Seconds in which a request that was lost with its replica is tried again.
+        queue_time: Seconds that a request waits for a replica that takes it.
+        retry_time: Seconds in which a request that was lost with its replica is tried again; 0: it is not.
         serve_args: More arguments of `llmrt serve`, a text or a list: "--ctx 8192 --api-key …".
     """
 
@@ -46,6 +49,7 @@ class AppArgs:
     max_requests: int = 64
     queue_margin: int = 4
     grace: float = 30
+    queue_time: float = 60
     retry_time: float = 60
     serve_args: str | list[str] = ""
 
@@ -65,7 +69,7 @@ class AppArgs:
         self.min_replicas, self.max_replicas = _range(self.replicas)
         for name, least in [("num_cpus", 1), ("target_requests", 1), ("max_requests", 1), ("queue_margin", 0)]:
             setattr(self, name, check.whole("app", name, _number(getattr(self, name), int), least))
-        for name in ["grace", "retry_time"]:
+        for name in ["grace", "queue_time", "retry_time"]:
             setattr(self, name, max(check.number("app", name, _number(getattr(self, name), float)), 0))
         if self.resources is not None and not isinstance(self.resources, Mapping):
             raise check.wrong("app", "resources", self.resources, "a dict of numbers by Ray's names")
@@ -84,8 +88,11 @@ class AppArgs:
         """What a replica takes of a node."""
         kind = self.backend.split(",")[0].split(":")[0]
         options = {"num_cpus": self.num_cpus, **_RESOURCES.get(os.path.basename(kind), {})}
-        if self.resources:
-            options["resources"] = {**options.get("resources", {}), **self.resources}
+        for name, n in (self.resources or {}).items():
+            if name in _OWN_OPTIONS:
+                options[_OWN_OPTIONS[name]] = n
+            else:
+                options["resources"] = {**options.get("resources", {}), name: n}
         return options
 
 

@@ -48,7 +48,7 @@ class Ingress:
 
     def __init__(self, replicas: DeploymentHandle, args: AppArgs, block_size: int) -> None:
         self._replicas = replicas
-        self._retry_time = args.retry_time
+        self._queue_time, self._retry_time = args.queue_time, args.retry_time
         self._block_size = block_size
         self._tokenizer = Tokenizer.from_file(args.model)
 
@@ -87,7 +87,7 @@ class Ingress:
         stream = self._replicas.options(stream=True).answer.remote(method, path, headers, body, hashes=hashes)
         try:
             # Ray waits without end where there is no replica, or all have as many requests as they may.
-            await asyncio.wait_for(anext(stream), self._retry_time)
+            await asyncio.wait_for(anext(stream), self._queue_time)
             async for part in stream:
                 yield part
         except (asyncio.TimeoutError, StopAsyncIteration) as e:

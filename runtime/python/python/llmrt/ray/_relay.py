@@ -132,7 +132,7 @@ class Relay:
         now = time.monotonic()
         self._n_lost += 1
         self._lost_at = now if self._lost_at is None else self._lost_at
-        if why.is_final or self._n_lost > _MOST_LOST or now - self._lost_at > self._retry_time:
+        if why.is_final or self._n_lost > _MOST_LOST or now - self._lost_at >= self._retry_time:
             return False
         await asyncio.sleep(self._wait)
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
