@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::fork::{OpenModel, Owned};
-use crate::interrupt::{INTERVAL, Watch};
+use crate::interrupt::{self, Cancelled, INTERVAL};
 use crate::mailbox::Mailbox;
 use crate::progress::{Progress, Taking};
 use crate::request::Task;
@@ -14,6 +14,7 @@ use llmrt::{EngineEvent, Llm, Options};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -64,11 +65,9 @@ impl Engine {
     fn new(py: Python<'_>, model: Option<PathBuf>, settings: Settings) -> PyResult<Engine> {
         let options = settings.options()?;
         let count = OpenModel::new()?;
-        let watch = Arc::new(Watch::new());
-        let opened = py.detach(|| open(model, options, &watch));
-        let failed = |_| Err(Failure::Closed.into());
-        let llm =
-            Arc::try_unwrap(watch).map_or_else(failed, |watch| watch.or(opened.map_err(PyErr::from)))?;
+        let (llm, count) = interrupt::on_thread(py, move |is_cancelled| {
+            open(model, options, is_cancelled).map(|llm| (llm, count))
+        })??;
         let n_ctx = llm.n_ctx();
         let template = llm.chat_template().ok().cloned();
         Ok(Engine {
@@ -200,10 +199,9 @@ pub fn stats_dict<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'
     Ok(dict)
 }
 
-/// Loads; Ctrl-C cancels.
-fn open(model: Option<PathBuf>, options: Options, watch: &Arc<Watch>) -> Result<Llm, Failure> {
-    let watch = watch.clone();
-    let options = Options { progress: Some(Box::new(move |_| !watch.is_interrupted())), ..options };
+/// Loads, until it is cancelled.
+fn open(model: Option<PathBuf>, options: Options, is_cancelled: Cancelled) -> Result<Llm, Failure> {
+    let options = Options { progress: Some(Box::new(move |_| !is_cancelled.load(Relaxed))), ..options };
     Ok(match model {
         Some(path) => Llm::open_with(llmrt_cli::stored_file(&path).unwrap_or(path), options)?,
         None => Llm::from_bytes("(embedded model)", llmrt_cli::EMBEDDED, options)?,

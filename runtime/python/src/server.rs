@@ -3,6 +3,7 @@
 use crate::engine::stats_dict;
 use crate::error::Failure;
 use crate::fork::{OpenModel, Owned};
+use crate::interrupt;
 use crate::mailbox::Mailbox;
 use llmrt::engine::{AsyncEngine, BlockHash};
 use llmrt_server::{Local, News, Part};
@@ -28,9 +29,9 @@ impl Server {
     #[new]
     fn new(py: Python<'_>, words: Vec<OsString>) -> PyResult<Server> {
         let count = OpenModel::new()?;
-        let open = || llmrt_cli::server(words)?.local().map_err(llmrt_cli::Error::from);
-        let local = py.detach(open).map_err(Failure::of_command)?;
-        Ok(Server { open: Owned::new((local, count)) })
+        let open = move || llmrt_cli::server(words)?.local().map_err(llmrt_cli::Error::from);
+        let open = move |_| open().map(|local| (local, count)).map_err(Failure::of_command);
+        Ok(Server { open: Owned::new(interrupt::on_thread(py, open)??) })
     }
 
     /// Hands a request over; its news go to an event loop's mailbox.

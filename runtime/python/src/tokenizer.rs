@@ -24,14 +24,14 @@ impl Tokenizer {
         Tokenizer { vocabulary, template, max_tokens: n_ctx.max(4096).saturating_mul(4) }
     }
 
-    /// Runs work that ends at Ctrl-C.
+    /// Runs work that ends at Ctrl-C, and computes at most so many tokens.
     fn interruptible<T: Send>(
         &self,
         py: Python<'_>,
+        max_tokens: usize,
         work: impl FnOnce(Limits<'_>) -> Result<T, Failure> + Send,
     ) -> PyResult<T> {
         let watch = Watch::new();
-        let max_tokens = self.max_tokens;
         let done = py.detach(|| work(Limits { max_tokens, is_cancelled: &|| watch.is_interrupted() }));
         watch.or(done.map_err(PyErr::from))
     }
@@ -47,7 +47,7 @@ impl Tokenizer {
             None => TextTables::from_bytes("(embedded model)", llmrt_cli::EMBEDDED),
         };
         let TextTables { tokenizer, template } = py.detach(open).map_err(Failure::from)?;
-        Ok(Tokenizer::new(tokenizer, template, 0))
+        Ok(Tokenizer::new(tokenizer, template, usize::MAX))
     }
 
     /// The names that a prefix cache has for the full blocks of a prompt, shortened to 64 bits.
@@ -57,17 +57,11 @@ impl Tokenizer {
         names.into_iter().map(BlockHash::short).collect()
     }
 
-    /// The ids of a text.
-    fn encode(
-        &self,
-        py: Python<'_>,
-        text: &str,
-        add_special: bool,
-        parse_special: bool,
-    ) -> PyResult<Vec<u32>> {
-        let options = EncodeOptions { add_special, parse_special };
-        let vocabulary = &self.vocabulary;
-        self.interruptible(py, |limits| Ok(vocabulary.encode_within(text, options, limits)?))
+    /// The ids of a text; of one that is limited, at most a few times those of the context.
+    fn encode(&self, py: Python<'_>, text: &str, add_special: bool, is_limited: bool) -> PyResult<Vec<u32>> {
+        let options = EncodeOptions { add_special, parse_special: true };
+        let (vocabulary, most) = (&self.vocabulary, if is_limited { self.max_tokens } else { usize::MAX });
+        self.interruptible(py, most, |limits| Ok(vocabulary.encode_within(text, options, limits)?))
     }
 
     /// The text of ids.
@@ -96,7 +90,7 @@ impl Tokenizer {
         let template = given.as_ref().or(self.template.as_deref());
         let template = template.ok_or(Failure::Runtime(llmrt::Error::NoChatTemplate))?;
         let vocabulary = &*self.vocabulary;
-        self.interruptible(py, |limits| {
+        self.interruptible(py, self.max_tokens, |limits| {
             let options =
                 RenderOptions { add_generation_prompt, extra, ..RenderOptions::for_answer(vocabulary) };
             let prompt = template.render_json_prompt(messages, &options, vocabulary, limits)?;

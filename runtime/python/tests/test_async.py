@@ -110,6 +110,18 @@ def test_two_loops_one_after_the_other_and_at_the_same_time(engine):
     assert first[-1].outputs == second[-1].outputs == expected
 
 
+def test_a_stream_that_goes_on_in_another_loop_is_an_error(engine):
+    stream = engine.generate("The cat", SamplingParams(max_tokens=None, ignore_eos=True))
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    first.run_until_complete(anext(stream))
+    with pytest.raises(RequestError, match="event loop") as e:
+        second.run_until_complete(asyncio.wait_for(collect(stream), 60))
+    assert e.value.code == "other_loop"
+    first.run_until_complete(until_idle(engine))
+    for loop in first, second:
+        loop.close()
+
+
 def test_streams_of_a_closed_engine_end_with_an_exception():
     async def run():
         engine = AsyncEngine(max_num_seqs=2)

@@ -42,6 +42,17 @@ def test_ctrl_c_ends_a_call_and_its_requests_give_their_blocks_back():
         assert len(llm.generate("Once", SamplingParams(max_tokens=3))) == 1
 
 
+def test_ctrl_c_ends_a_load_that_takes_long():
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        came = interrupt_after(0.1)
+        # Loads in a row, as one may be over before.
+        while True:
+            LLM(max_num_seqs=1024).close()
+    assert time.monotonic() - came[0] < 1
+    assert threading.active_count() == before
+
+
 def test_the_interpreter_runs_other_threads_while_a_call_computes(llm):
     steps = []
     done = threading.Event()
@@ -93,6 +104,10 @@ def test_what_is_absent_is_named(tmp_path):
     broken.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(ModelError):
         LLM(broken)
+    for template in "nowhere.jinja", "":
+        with pytest.raises(RequestError, match="chat_template") as e:
+            LLM(chat_template=template)
+        assert e.value.code == "chat_template" and e.value.remedy
     with pytest.raises(DeviceError, match="npu7") as e:
         LLM(devices="npu7")
     assert e.value.code == "no_device" and "cpu" in e.value.cause

@@ -1,6 +1,9 @@
 """Log-probabilities."""
 
+import copy
+import dataclasses
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -22,6 +25,14 @@ def test_each_token_has_its_own_and_the_likeliest(llm):
         assert places[token].decoded_token == llm.get_tokenizer().token(token)
     total = sum(places[token].logprob for token, places in zip(text.token_ids, text.logprobs))
     assert math.isclose(text.cumulative_logprob, total, rel_tol=1e-9)
+
+
+def test_outputs_are_copied_and_cross_processes(llm):
+    output = generate(llm, logprobs=2, prompt_logprobs=1)
+    for copied in pickle.loads(pickle.dumps(output)), copy.deepcopy(output):
+        assert copied == output and copied.prompt_logprobs[0] is None
+        assert copied.outputs[0].logprobs[0] == output.outputs[0].logprobs[0]
+    assert dataclasses.asdict(output)["outputs"][0]["logprobs"] == output.outputs[0].logprobs
 
 
 def test_arrays_are_views_without_copies(llm):

@@ -43,6 +43,12 @@ OUT_OF_RANGE = [
     ("stop_token_ids", [-1]),
     ("seed", 2**70),
     ("stop", "\ud800"),
+    ("temperature", -1),
+    ("temperature", 10**400),
+    ("top_p", 0),
+    ("top_p", 1.5),
+    ("min_p", -1),
+    ("typical_p", 0),
 ]
 
 LACKING = [
@@ -79,7 +85,7 @@ def test_what_llmrt_lacks_is_refused_unless_it_has_no_effect(name, value):
     assert e.value.code == "unsupported_param" and e.value.remedy
 
 
-@pytest.mark.parametrize("name, value", [("top_p", 1.5), ("min_p", -1), ("repetition_penalty", 0)])
+@pytest.mark.parametrize("name, value", [("presence_penalty", 1000), ("repetition_penalty", 0)])
 def test_ranges_of_the_sampler_are_those_of_the_engine(llm, name, value):
     with pytest.raises(RequestError, match="expected") as e:
         llm.generate("Once", SamplingParams(**{name: value}))
@@ -113,8 +119,8 @@ def test_beams_are_checked():
 
 @pytest.mark.parametrize(
     "name, value",
-    [("tensor_parallel_size", 2), ("dtype", "float16"), ("quantization", "awq"), ("enforce_eager", True),
-     ("gpu_memory_utilization", 0.5), ("tokenizer", "other"), ("runner", "draft")],
+    [("tensor_parallel_size", 2), ("quantization", "awq"), ("tokenizer", "other"), ("runner", "draft"),
+     ("hf_overrides", {"a": 1}), ("generation_config", "folder")],
 )
 def test_arguments_that_llmrt_lacks_are_refused(name, value):
     with pytest.raises(RequestError, match=name) as e:
@@ -132,16 +138,55 @@ def test_arguments_of_wrong_types_are_named(name, value):
         LLM(**{name: value})
 
 
+@pytest.mark.parametrize(
+    "name, value",
+    [("max_model_len", 0), ("block_size", 2**31 - 1), ("max_num_batched_tokens", 2**31 - 1), ("swap_space", 1e30),
+     ("swap_space", -1), ("kv_cache_dtype", "fp8"), ("load_mode", "fast"), ("seed", 2**70)],
+)
+def test_arguments_out_of_range_are_named(name, value):
+    with pytest.raises(RequestError, match=name) as e:
+        LLM(**{name: value})
+    assert e.value.code == "bad_param" and e.value.remedy
+
+
+def test_a_context_is_not_longer_than_what_the_model_was_trained_on():
+    with LLM(max_model_len=-1) as llm:
+        trained = llm.max_model_len
+    with pytest.raises(RequestError, match=f"trained on {trained} tokens"):
+        LLM(max_model_len=trained + 1)
+
+
+def test_parameters_are_read_as_vllm_reads_them():
+    params = SamplingParams(stop="a", seed=-1, logprobs=True, cache_salt=None, logits_processors=[], extra_args={})
+    assert (params.stop, params.stop_token_ids, params.bad_words, params.seed) == (["a"], [], [], None)
+    params.stop.append("b")
+    assert params.to_native(7)["stop"] == ["a", "b"] and params.to_native(7)["logprobs"] == 1
+    assert params.to_native(7)["seed"] == 7
+
+
+def test_names_are_where_vllm_has_them():
+    from llmrt import AsyncLLM
+    from llmrt.engine.arg_utils import AsyncEngineArgs
+    from llmrt.engine.async_llm_engine import AsyncLLMEngine
+    from llmrt.inputs import TokensPrompt
+    from llmrt.outputs import RequestOutput
+    from llmrt.sampling_params import RequestOutputKind as Kind
+    from llmrt.v1.engine.async_llm import AsyncLLM as Same
+
+    assert AsyncLLM is Same is AsyncLLMEngine is AsyncEngine and AsyncEngineArgs is EngineArgs
+    assert Kind is RequestOutputKind and TokensPrompt(prompt_token_ids=[1]) and RequestOutput
+
+
+@pytest.mark.parametrize("name, value", [("dtype", "float16"), ("gpu_memory_utilization", 0.5)])
+def test_arguments_with_an_effect_elsewhere_are_taken_with_a_warning(name, value):
+    with pytest.warns(UserWarning, match=f"{name}.*has no effect"):
+        EngineArgs(**{name: value})
+
+
 def test_arguments_of_vllm_without_effect_are_taken():
     args = dict(tensor_parallel_size=1, dtype="auto", trust_remote_code=True, gpu_memory_utilization=0.9)
+    args |= dict(enforce_eager=True, enable_chunked_prefill=False, served_model_name=None)
     with LLM(max_model_len=128, max_num_seqs=2, enable_prefix_caching=False, **args) as llm:
         assert llm.max_model_len == 128
     with AsyncEngine.from_engine_args(EngineArgs(max_model_len=64)) as engine:
         assert engine.max_model_len == 64
-
-
-def test_values_that_no_setting_has_are_errors():
-    with pytest.raises(ValueError, match="kv_cache_dtype"):
-        LLM(kv_cache_dtype="fp3")
-    with pytest.raises(ValueError, match="load mode"):
-        LLM(load_mode="fast")

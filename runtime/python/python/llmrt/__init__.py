@@ -7,9 +7,8 @@
 8
 >>> llm.close()
 
-`LLM` computes a list of prompts, `AsyncEngine` streams requests in an event loop, `Server` has the routes
-of `llmrt serve`. `devices()` and `plugins()` list what a
-machine has. Errors are `llmrt.Error`, with `code`, `cause` and `remedy`.
+`LLM` computes a list of prompts, `AsyncEngine` streams requests in an event loop, `Server` has the routes of `llmrt serve`.
+`devices()` and `plugins()` list what a machine has. Errors are `llmrt.Error`, with `code`, `cause` and `remedy`.
 """
 
 from ._args import AsyncEngineArgs, EngineArgs
@@ -42,11 +41,12 @@ from .outputs import (
     RequestOutput,
 )
 
-AsyncLLMEngine = AsyncEngine
+AsyncLLM = AsyncLLMEngine = AsyncEngine
 
 __all__ = [
     "AsyncEngine",
     "AsyncEngineArgs",
+    "AsyncLLM",
     "AsyncLLMEngine",
     "BeamSearchOutput",
     "BeamSearchParams",

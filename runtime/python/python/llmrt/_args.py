@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from . import _check as check
-from .errors import refuse_lacking
+from .errors import RequestError, refuse_lacking
 
 # What vLLM has and llmrt lacks: values without effect, and what to do in place of another one.
 _LACKING: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -20,20 +21,33 @@ _LACKING: dict[str, tuple[tuple[Any, ...], str]] = {
     "tensor_parallel_size": ((1,), "leave it out: devices names the devices that share the model"),
     "pipeline_parallel_size": ((1,), "leave it out: devices names the devices that share the model"),
     "data_parallel_size": ((1,), "load a model in each process"),
-    "dtype": (("auto",), "leave it out: weights have the types of the file"),
     "quantization": ((None, "gguf"), "leave it out: weights have the types of the file"),
-    "gpu_memory_utilization": ((0.9,), "give max_model_len and max_num_seqs, or num_gpu_blocks_override"),
     "cpu_offload_gb": ((0,), "leave it out: what a device has no memory for goes to the CPU"),
-    "enforce_eager": ((False,), "leave it out"),
+    "enforce_eager": ((False, True), "leave it out"),
     "enable_lora": ((False,), "merge the adapter into the model"),
-    "enable_chunked_prefill": ((None, True), "leave it out: prompts are computed in chunks"),
+    "enable_chunked_prefill": ((None, False, True), "leave it out: prompts are computed in chunks"),
     "speculative_config": ((None,), "leave it out"),
     "task": (("auto", "generate", "embed", None), "leave it out: each call names its task"),
     "runner": (("auto", "generate", "pooling"), "leave it out: each call names its task"),
     "load_format": (("auto", "gguf"), "give a GGUF file"),
     "disable_log_stats": ((False, True), "leave it out: stats() has the counters"),
     "disable_log_requests": ((False, True), "leave it out"),
+    "generation_config": (("auto", "vllm"), "leave it out, and give SamplingParams"),
+    "max_logprobs": ((20, -1), "leave it out: SamplingParams may have any number of logprobs"),
+    "download_dir": ((None,), "fetch models with `llmrt pull`"),
+    "hf_overrides": ((None, {}), "change the file's metadata with `llmrt convert --override-kv`"),
+    "limit_mm_per_prompt": ((None, {}), "leave it out: prompts are texts"),
+    "distributed_executor_backend": ((None, "mp", "uni", "external_launcher"), "use llmrt.ray"),
+    "served_model_name": ((None,), "leave it out"),
+    "compilation_config": ((None, 0, {}), "leave it out"),
 }
+# What vLLM has, with an effect that a model here gets by other means: any value is taken, with a warning.
+_WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
+    "dtype": ("auto", "weights have the types of the file"),
+    "gpu_memory_utilization": (0.9, "memory is that of max_model_len and max_num_seqs, or of num_gpu_blocks_override"),
+}
+# GiB of swap, tokens of a step, tokens of a block.
+_MOST_SWAP, _MOST_BATCH, _MOST_BLOCK = 1 << 20, 1 << 20, 1 << 16
 
 
 @dataclass
@@ -47,8 +61,8 @@ class EngineArgs:
         plugins: Files or folders of plugins, besides the places that the command searches.
         plugin_options: Options of plugins: {"cpu.…": "…"}.
         n_threads: Threads of the CPU. None: one for each core.
-        max_model_len: Tokens of a prompt and its text. None: 4096, or what the model was trained on, if that is less;
-            -1: what the model was trained on.
+        max_model_len: Tokens of a prompt and its text, at most as many as the model was trained on. None: 4096, or all of these;
+            -1: all of these.
         max_num_seqs: Texts that are generated at the same time.
         max_num_batched_tokens: Most tokens of a step.
         block_size: Tokens in a block of the KV cache. None: what the devices prefer.
@@ -87,9 +101,7 @@ class EngineArgs:
     tensor_parallel_size: InitVar[int] = 1
     pipeline_parallel_size: InitVar[int] = 1
     data_parallel_size: InitVar[int] = 1
-    dtype: InitVar[str] = "auto"
     quantization: InitVar[str | None] = None
-    gpu_memory_utilization: InitVar[float] = 0.9
     cpu_offload_gb: InitVar[float] = 0
     enforce_eager: InitVar[bool] = False
     enable_lora: InitVar[bool] = False
@@ -100,9 +112,22 @@ class EngineArgs:
     load_format: InitVar[str] = "auto"
     disable_log_stats: InitVar[bool] = False
     disable_log_requests: InitVar[bool] = False
+    generation_config: InitVar[str] = "auto"
+    max_logprobs: InitVar[int] = 20
+    download_dir: InitVar[str | None] = None
+    hf_overrides: InitVar[Any] = None
+    limit_mm_per_prompt: InitVar[Any] = None
+    distributed_executor_backend: InitVar[str | None] = None
+    served_model_name: InitVar[Any] = None
+    compilation_config: InitVar[Any] = None
+    dtype: InitVar[str] = "auto"
+    gpu_memory_utilization: InitVar[float] = 0.9
 
-    def __post_init__(self, *lacking: Any) -> None:
-        refuse_lacking("EngineArgs", _LACKING, lacking)
+    def __post_init__(self, *others: Any) -> None:
+        refuse_lacking("EngineArgs", _LACKING, others)
+        for (name, (neutral, why)), found in zip(_WITHOUT_EFFECT.items(), others[len(_LACKING) :]):
+            if found != neutral:
+                warnings.warn(f"EngineArgs: {name}={found!r} has no effect: {why}", stacklevel=2)
         self.to_native()
 
     @property
@@ -115,10 +140,17 @@ class EngineArgs:
         where = "EngineArgs"
         whole, optional = check.whole, check.optional_whole
         length = 4096 if self.max_model_len is None else whole(where, "max_model_len", self.max_model_len, -1)
+        if length == 0:
+            raise check.out_of_range(where, "max_model_len", length, "1 or more, -1 or None")
+        if self.seed is not None:
+            whole(where, "seed", self.seed, -(2**63), 2**64 - 1)
         caches = self.enable_prefix_caching is None or check.boolean(
             where, "enable_prefix_caching", self.enable_prefix_caching
         )
-        kv_type = check.text(where, "kv_cache_dtype", self.kv_cache_dtype)
+        kv_type = check.one_of(where, "kv_cache_dtype", self.kv_cache_dtype, ("auto", "f16", "f32", "q8_0"))
+        swap = check.number(where, "swap_space", self.swap_space)
+        if not 0 <= swap <= _MOST_SWAP:
+            raise check.out_of_range(where, "swap_space", self.swap_space, f"0 to {_MOST_SWAP} GiB")
         if not isinstance(self.plugin_options, Mapping):
             raise check.wrong(where, "plugin_options", self.plugin_options, "a dict of strings")
         return {
@@ -129,16 +161,17 @@ class EngineArgs:
                 for key, value in self.plugin_options.items()
             },
             "n_threads": optional(where, "n_threads", self.n_threads, 1),
-            "max_model_len": 2**31 - 1 if length == -1 else max(length, 1),
+            "max_model_len": 2**31 - 1 if length == -1 else length,
             "max_num_seqs": whole(where, "max_num_seqs", self.max_num_seqs, 1, 4096),
-            "max_num_batched_tokens": optional(where, "max_num_batched_tokens", self.max_num_batched_tokens, 1) or 512,
-            "block_size": optional(where, "block_size", self.block_size, 1),
+            "max_num_batched_tokens": optional(where, "max_num_batched_tokens", self.max_num_batched_tokens, 1, _MOST_BATCH)
+            or 512,
+            "block_size": optional(where, "block_size", self.block_size, 1, _MOST_BLOCK),
             "kv_blocks": optional(where, "num_gpu_blocks_override", self.num_gpu_blocks_override, 1),
-            "swap_space": int(max(check.number(where, "swap_space", self.swap_space), 0) * 2**30),
+            "swap_space": int(swap * 2**30),
             "kv_cache_dtype": "f16" if kv_type == "auto" else kv_type,
             "enable_prefix_caching": caches,
             "strict": check.boolean(where, "strict", self.strict),
-            "load_mode": check.text(where, "load_mode", self.load_mode),
+            "load_mode": check.one_of(where, "load_mode", self.load_mode, ("auto", "mmap", "mmap+mlock", "none", "mlock")),
             "chat_template": template(where, self.chat_template),
         }
 
@@ -159,5 +192,10 @@ def template(where: str, found: Any) -> str | None:
         return None
     if isinstance(found, str) and ("{" in found or "\n" in found):
         return check.text(where, "chat_template", found)
-    with open(check.path(where, "chat_template", found), encoding="utf-8") as file:
-        return file.read()
+    path = check.path(where, "chat_template", found)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError, ValueError) as e:
+        remedy = "give a template's text, or the path of a file that has it"
+        raise RequestError(f"{where}: chat_template is {path!r}: {e}", "chat_template", remedy) from None

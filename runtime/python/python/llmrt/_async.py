@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -62,15 +62,17 @@ class AsyncEngine(Model):
         request_id: str | None = None,
         *,
         lora_request: Any = None,
+        trace_headers: None = None,
         priority: int = 0,
     ) -> AsyncGenerator[RequestOutput, None]:
-        """The text that follows a prompt, as it grows. To leave the loop aborts the request.
+        """The text that follows a prompt, as it grows. To leave the loop aborts the request. One event loop reads all of it.
 
         Args:
             prompt: A text, {"prompt": text}, {"prompt_token_ids": ids}, or a list of ids.
             sampling_params: How; its output_kind states what each output has. A slow reader gets several tokens at a time.
             request_id: A name for `abort`, which no other running request has; None: one is made.
             lora_request: None.
+            trace_headers: None.
             priority: Smaller goes first.
         """
         params = SamplingParams() if sampling_params is None else sampling_params
@@ -97,13 +99,14 @@ class AsyncEngine(Model):
         async with aclosing(self._stream(name, task, ids, RequestOutputKind.FINAL_ONLY)) as stream:
             async for taken in stream:
                 return EmbeddingRequestOutput(name, EmbeddingOutput(taken[2][0]), ids)
-        raise ClosedError("the engine ended without a result", "closed", "load the model again")
+        raise self.dead_error
 
-    async def abort(self, request_id: str) -> None:
-        """Ends a request with what there is; its last output has the finish reason abort. One that has ended is left."""
-        stream = self._streams.get(check.text("abort", "request_id", request_id))
-        if stream is not None:
-            stream.abort()
+    async def abort(self, request_id: str | Iterable[str]) -> None:
+        """Ends a request, or several, with what there is; their last outputs have the finish reason abort. What has ended is left."""
+        for name in check.texts("abort", "request_id", request_id):
+            stream = self._streams.get(name)
+            if stream is not None:
+                stream.abort()
 
     async def get_tokenizer(self) -> Tokenizer:
         """Text and token ids."""
@@ -117,6 +120,21 @@ class AsyncEngine(Model):
     def is_running(self) -> bool:
         """Whether it takes requests."""
         return self.is_open
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was closed."""
+        return not self.is_open
+
+    @property
+    def errored(self) -> bool:
+        """Whether it takes no requests any more."""
+        return self.is_stopped
+
+    @property
+    def dead_error(self) -> ClosedError:
+        """What calls raise then."""
+        return ClosedError("the engine is closed, and its requests have ended", "closed", "load the model again")
 
     async def __aenter__(self) -> AsyncEngine:
         return self

@@ -15,7 +15,7 @@ def wrong(where: str, name: str, found: object, expected: str) -> TypeError:
     return TypeError(f"{where}: {name} is {found!r} ({type(found).__name__}): expected {expected}")
 
 
-def _out_of_range(where: str, name: str, found: object, expected: str) -> RequestError:
+def out_of_range(where: str, name: str, found: object, expected: str) -> RequestError:
     cause = f"{where}: {name} is {found!r}: expected {expected}"
     return RequestError(cause, "bad_param", f"give {name} a value of this range")
 
@@ -29,9 +29,12 @@ def boolean(where: str, name: str, found: Any) -> bool:
 def number(where: str, name: str, found: Any) -> float:
     if isinstance(found, bool) or not isinstance(found, Real):
         raise wrong(where, name, found, "a number")
-    value = float(found)
+    try:
+        value = float(found)
+    except OverflowError:
+        value = math.inf
     if not math.isfinite(value) or abs(value) > 3e38:
-        raise _out_of_range(where, name, found, "a finite number")
+        raise out_of_range(where, name, found, "a finite number")
     return value
 
 
@@ -40,12 +43,18 @@ def whole(where: str, name: str, found: Any, least: int = 0, most: int = 2**31 -
         raise wrong(where, name, found, "a whole number")
     value = int(found)
     if not least <= value <= most:
-        raise _out_of_range(where, name, found, f"{least} to {most}")
+        raise out_of_range(where, name, found, f"{least} to {most}")
     return value
 
 
-def optional_whole(where: str, name: str, found: Any, least: int = 0) -> int | None:
-    return None if found is None else whole(where, name, found, least)
+def optional_whole(where: str, name: str, found: Any, least: int = 0, most: int = 2**31 - 1) -> int | None:
+    return None if found is None else whole(where, name, found, least, most)
+
+
+def one_of(where: str, name: str, found: Any, expected: tuple[str, ...]) -> str:
+    if text(where, name, found) not in expected:
+        raise out_of_range(where, name, found, ", ".join(expected))
+    return found
 
 
 def text(where: str, name: str, found: Any) -> str:
@@ -54,7 +63,7 @@ def text(where: str, name: str, found: Any) -> str:
     try:
         found.encode()
     except UnicodeEncodeError as e:
-        raise _out_of_range(where, name, found, f"Unicode text without lone surrogates ({e.reason})") from None
+        raise out_of_range(where, name, found, f"Unicode text without lone surrogates ({e.reason})") from None
     return found
 
 

@@ -8,12 +8,14 @@ import threading
 import weakref
 
 from . import _llmrt
+from .errors import RequestError
 
 
 class Inbox:
     """Streams of an event loop, of all engines and servers: the loop watches one socket."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
         self.mailbox = _llmrt.Mailbox()
         self.keys = itertools.count()
         self.waiters: dict[int, asyncio.Future[None]] = {}
@@ -21,7 +23,11 @@ class Inbox:
 
     async def wait(self, key: int) -> None:
         """Waits for news of a stream."""
-        waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop():
+            cause = "a stream is read in another event loop than the one that it was begun in"
+            raise RequestError(cause, "other_loop", "read a stream to its end in one event loop")
+        waiter = loop.create_future()
         self.waiters[key] = waiter
         await waiter
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ._model import Model
 from ._params import BeamSearchParams, SamplingParams
 from ._progress import on_end
 from ._tokenizer import Tokenizer
-from .errors import no_lora, unsupported
+from .errors import RequestError, no_lora, unsupported
 from .outputs import (
     BeamSearchOutput,
     BeamSearchSequence,
@@ -60,6 +60,12 @@ class LLM(Model):
         priority: list[int] | None = None,
     ) -> list[RequestOutput]:
         """The texts that follow prompts, in the prompts' order.
+
+        >>> from llmrt import LLM, SamplingParams
+        >>> with LLM() as llm:
+        ...     [output] = llm.generate("Once", SamplingParams(temperature=0, n=1, max_tokens=8))
+        >>> output.finished, output.outputs[0].finish_reason
+        (True, 'length')
 
         Args:
             prompts: A text, {"prompt": text}, {"prompt_token_ids": ids}, a list of ids, or a list of these.
@@ -111,7 +117,9 @@ class LLM(Model):
         if continue_final_message is not False:
             remedy = "render the prompt with apply_chat_template, append the beginning, and call generate"
             raise unsupported("chat", "continue_final_message", continue_final_message, remedy)
-        variables = chat_template_kwargs or {}
+        variables = {} if chat_template_kwargs is None else chat_template_kwargs
+        if not isinstance(variables, Mapping):
+            raise check.wrong("chat", "chat_template_kwargs", variables, "a dict")
         read = [
             self._tokenizer.render(one, chat_template, tools, add_generation_prompt, variables)
             for one in _prompts.conversations(messages)
@@ -119,7 +127,14 @@ class LLM(Model):
         return self._run(self._requests_of(read, sampling_params, False, None), use_tqdm)
 
     def beam_search(self, prompts: Any, params: BeamSearchParams) -> list[BeamSearchOutput]:
-        """The likeliest texts of each prompt."""
+        """The likeliest texts of each prompt.
+
+        >>> from llmrt import LLM, BeamSearchParams
+        >>> with LLM() as llm:
+        ...     [output] = llm.beam_search("Once", BeamSearchParams(beam_width=2, max_tokens=4))
+        >>> len(output.sequences)
+        2
+        """
         if not isinstance(params, BeamSearchParams):
             raise check.wrong("beam_search", "params", params, "BeamSearchParams")
         outputs = self._run(self._requests_for(params.to_native(), prompts), False)
@@ -165,6 +180,10 @@ class LLM(Model):
         """Text and token ids."""
         return self._tokenizer
 
+    def get_default_sampling_params(self) -> SamplingParams:
+        """New parameters with vLLM's defaults."""
+        return SamplingParams()
+
     def _requests_for(self, task: dict[str, Any], prompts: Any) -> list[_Request]:
         """The same task for each prompt."""
         return [(task, text, ids) for text, ids in self._read(prompts)]
@@ -184,6 +203,7 @@ class LLM(Model):
         """Requests for text."""
         each = _one_each("sampling_params", SamplingParams() if params is None else params, len(read), SamplingParams)
         order = [0] * len(read) if priority is None else _one_each("priority", priority, len(read), int)
+        order = [check.whole("generate", "priority", number, -(2**31) + 1) for number in order]
         # In vLLM smaller goes first, in the engine larger.
         return [
             (params.to_native(self._seed(), continues=continues, priority=-number), text, ids)
@@ -214,5 +234,6 @@ def _one_each(name: str, found: Any, n: int, kind: type) -> list[Any]:
         if not isinstance(item, kind) or isinstance(item, bool):
             raise check.wrong("generate", f"{name}[{i}]", item, kind.__name__)
     if len(found) != n:
-        raise ValueError(f"generate: {name} has {len(found)} items for {n} prompts: expected one for each")
+        cause = f"generate: {name} has {len(found)} items for {n} prompts: expected one for each"
+        raise RequestError(cause, "bad_param", f"give one of {name}, or a list of {n}")
     return list(found)

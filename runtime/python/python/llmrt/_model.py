@@ -19,6 +19,11 @@ class Model:
 
     def __init__(self, args: EngineArgs) -> None:
         self._native = _llmrt.Engine(args.path, args.to_native())
+        if args.max_model_len is not None and args.max_model_len > self._native.n_ctx:
+            trained = self._native.n_ctx
+            self._native.close()
+            cause = f"EngineArgs: max_model_len is {args.max_model_len}, and the model was trained on {trained} tokens"
+            raise RequestError(cause, "bad_param", f"give {trained} or less, or -1")
         self._tokenizer = Tokenizer(self._native.tokenizer)
         self._requests = itertools.count()
         self._random = random.Random(args.seed) if args.seed is not None else random.SystemRandom()
@@ -65,7 +70,7 @@ class Model:
     def _tokens(self, text: str | None, ids: list[int] | None) -> list[int]:
         """Ids of a prompt."""
         if ids is None:
-            ids = self._tokenizer.encode(text or "")
+            ids = self._tokenizer.prompt(text or "")
         if not ids:
             remedy = "give a text, or at least one token id"
             raise RequestError("the prompt has no tokens", "bad_prompt", remedy)

@@ -31,11 +31,12 @@ _LACKING: dict[str, tuple[tuple[Any, ...], str]] = {
     "spaces_between_special_tokens": ((True,), "leave it out"),
     "include_stop_str_in_output": ((False,), "append stop_reason to the text"),
     "truncate_prompt_tokens": ((None,), "shorten the prompt"),
-    "logits_processors": ((None,), "use logit_bias, bad_words or the penalties"),
+    "logits_processors": ((None, []), "use logit_bias, bad_words or the penalties"),
     "allowed_token_ids": ((None,), "use logit_bias"),
     "structured_outputs": ((None,), "describe the format in the prompt, and check the answer"),
     "guided_decoding": ((None,), "describe the format in the prompt, and check the answer"),
-    "extra_args": ((None,), "leave it out"),
+    "extra_args": ((None, {}), "leave it out"),
+    "flat_logprobs": ((False,), "use the arrays of Logprobs"),
 }
 
 
@@ -60,7 +61,7 @@ class SamplingParams:
         top_k: Only so many of the likeliest tokens; 0 or -1: all.
         min_p: Only tokens at least this times as probable as the likeliest.
         typical_p: Only the most typical tokens that together have this probability (not in vLLM).
-        seed: Makes the text repeatable beside any other requests.
+        seed: Makes the text repeatable beside any other requests; -1: none.
         stop: Strings that end the text and are no part of it.
         stop_token_ids: Tokens that do.
         bad_words: Words that the text does not contain.
@@ -95,7 +96,7 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     logit_bias: Mapping[int, float] | None = None
     output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
-    cache_salt: str = ""
+    cache_salt: str | None = None
     detokenize: InitVar[bool] = True
     skip_special_tokens: InitVar[bool] = True
     spaces_between_special_tokens: InitVar[bool] = True
@@ -106,9 +107,16 @@ class SamplingParams:
     structured_outputs: InitVar[Any] = None
     guided_decoding: InitVar[Any] = None
     extra_args: InitVar[Any] = None
+    flat_logprobs: InitVar[bool] = False
 
     def __post_init__(self, *lacking: Any) -> None:
-        refuse_lacking("SamplingParams", _LACKING, lacking)
+        where = "SamplingParams"
+        refuse_lacking(where, _LACKING, lacking)
+        # As vLLM has them, for scripts that read or extend them.
+        self.stop = check.texts(where, "stop", self.stop)
+        self.stop_token_ids = check.token_ids(where, "stop_token_ids", self.stop_token_ids or [])
+        self.bad_words = check.texts(where, "bad_words", self.bad_words)
+        self.seed = None if self.seed == -1 else self.seed
         self.to_native(0)
 
     def to_native(self, seed: int, *, continues: bool = True, priority: int = 0) -> dict[str, Any]:
@@ -119,6 +127,13 @@ class SamplingParams:
             name: check.number(where, name, getattr(self, name))
             for name in (*numbers, "top_p", "min_p", "typical_p")
         }
+        if native["temperature"] < 0:
+            raise check.out_of_range(where, "temperature", self.temperature, "0 or more")
+        for name in ("top_p", "typical_p"):
+            if not 0 < native[name] <= 1:
+                raise check.out_of_range(where, name, getattr(self, name), "more than 0, at most 1")
+        if not 0 <= native["min_p"] <= 1:
+            raise check.out_of_range(where, "min_p", self.min_p, "0 to 1")
         if not isinstance(self.output_kind, RequestOutputKind):
             raise check.wrong(where, "output_kind", self.output_kind, "a RequestOutputKind")
         given = None if self.seed is None else check.whole(where, "seed", self.seed, -(2**63), 2**64 - 1)
@@ -136,7 +151,7 @@ class SamplingParams:
             logprobs=_count(where, "logprobs", self.logprobs),
             prompt_logprobs=_count(where, "prompt_logprobs", self.prompt_logprobs),
             logit_bias=_biases(where, self.logit_bias),
-            cache_salt=check.text(where, "cache_salt", self.cache_salt),
+            cache_salt=check.text(where, "cache_salt", self.cache_salt or ""),
             continues=continues,
             priority=priority,
         )
@@ -154,9 +169,11 @@ _FIELDS = [name for name in SamplingParams.__dataclass_fields__ if name not in _
 
 
 def _count(where: str, name: str, found: Any) -> int | None:
-    """A number of likeliest tokens; -1: all."""
-    if found is None:
+    """A number of likeliest tokens; -1: all, True: 1."""
+    if found is None or found is False:
         return None
+    if found is True:
+        return 1
     n = check.whole(where, name, found, -1)
     return _ALL if n == -1 else n
 

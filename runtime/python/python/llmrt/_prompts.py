@@ -77,7 +77,12 @@ def conversations(messages: Any) -> list[list[Any]]:
     if not messages:
         remedy = "give at least one message: {'role': 'user', 'content': '…'}"
         raise RequestError("chat: there are no messages", "chat_template", remedy)
-    return [list(messages)] if isinstance(messages[0], Mapping) else [list(one) for one in messages]
+    if isinstance(messages[0], Mapping):
+        return [list(messages)]
+    for i, one in enumerate(messages):
+        if isinstance(one, (str, bytes, Mapping)) or not isinstance(one, Sequence):
+            raise check.wrong(where, f"messages[{i}]", one, "a list of messages")
+    return [list(one) for one in messages]
 
 
 def as_json(messages: list[Any]) -> str:
@@ -110,6 +115,7 @@ def _part(name: str, part: Any) -> str:
 def to_json(name: str, value: Any) -> str:
     """JSON, for the native module."""
     try:
-        return json.dumps(value, allow_nan=False)
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as e:
         raise TypeError(f"chat: {name} cannot be written as JSON: {e}") from None
+    return check.text("chat", name, text)

@@ -61,6 +61,8 @@ class Server:
         inbox = _inbox.of_loop()
         key = next(inbox.keys)
         fields = [(bytes(name), bytes(value)) for name, value in headers or []]
+        if not isinstance(body, (bytes, bytearray, memoryview)):
+            raise check.wrong(where, "body", body, "bytes")
         args = check.text(where, "method", method), check.text(where, "path", path), fields, bytes(body)
         reply = Reply(self._native.send(*args, inbox.mailbox, key), inbox, key)
         try:

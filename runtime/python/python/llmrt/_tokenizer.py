@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import _check as check
@@ -35,7 +35,7 @@ class Tokenizer:
         return cls(_llmrt.Tokenizer.from_file(path))
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Ids of a text. Control tokens in it count as such.
+        """Ids of a text, of any length. Control tokens in it count as such.
 
         Args:
             text: Any text.
@@ -43,7 +43,17 @@ class Tokenizer:
         """
         where = "Tokenizer.encode"
         add = check.boolean(where, "add_special_tokens", add_special_tokens)
-        return self._native.encode(check.text(where, "text", text), add, True)
+        return self._native.encode(check.text(where, "text", text), add, False)
+
+    def __call__(self, text: str | Sequence[str], add_special_tokens: bool = True) -> dict[str, Any]:
+        """Ids of a text, or of several, as `input_ids`."""
+        if isinstance(text, str):
+            return {"input_ids": self.encode(text, add_special_tokens)}
+        return {"input_ids": [self.encode(one, add_special_tokens) for one in check.texts("Tokenizer", "text", text)]}
+
+    def prompt(self, text: str) -> list[int]:
+        """Ids of a prompt. One that is much longer than the context is refused."""
+        return self._native.encode(text, True, True)
 
     def decode(self, token_ids: int | Iterable[int], skip_special_tokens: bool = False) -> str:
         """Text of ids; with or without that of control tokens."""
@@ -51,6 +61,14 @@ class Tokenizer:
         ids = [token_ids] if isinstance(token_ids, int) else token_ids
         skip = check.boolean(where, "skip_special_tokens", skip_special_tokens)
         return self._native.decode(check.token_ids(where, "token_ids", ids), not skip)
+
+    def batch_decode(self, sequences: Iterable[Iterable[int]], skip_special_tokens: bool = False) -> list[str]:
+        """The text of each of several lists of ids."""
+        return [self.decode(ids, skip_special_tokens) for ids in sequences]
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str | None]:
+        """The text of each token: see `token`."""
+        return [self.token(id) for id in ids]
 
     def token(self, token_id: int) -> str | None:
         """Text of one token: U+FFFD where it has a part of a character; None: there is no such token."""
@@ -124,6 +142,16 @@ class Tokenizer:
     def eos_token_id(self) -> int | None:
         """The token after a text."""
         return self._native.eos
+
+    @property
+    def bos_token(self) -> str | None:
+        """Its text."""
+        return None if self.bos_token_id is None else self.token(self.bos_token_id)
+
+    @property
+    def eos_token(self) -> str | None:
+        """Its text."""
+        return None if self.eos_token_id is None else self.token(self.eos_token_id)
 
     @property
     def pad_token_id(self) -> int | None:

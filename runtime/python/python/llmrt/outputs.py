@@ -78,6 +78,10 @@ class Logprobs(Sequence):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process has no vocabulary: the dicts with their texts.
+        return list, (list(self),)
+
     def __repr__(self) -> str:
         return f"Logprobs({list(self)!r})"
 
@@ -94,6 +98,7 @@ class CompletionOutput:
         logprobs: Log-probabilities by token, if these were requested.
         finish_reason: stop, length or abort; None: it goes on.
         stop_reason: The stop string or the stop token that ended it; None: another end.
+        lora_request: None, as vLLM has it.
     """
 
     index: int
@@ -103,6 +108,7 @@ class CompletionOutput:
     logprobs: Logprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    lora_request: None = None
 
     def finished(self) -> bool:
         """Whether it has ended."""
@@ -137,6 +143,7 @@ class RequestOutput:
         finished: Whether all have ended.
         metrics: Its times.
         num_cached_tokens: Tokens of the prompt that the prefix cache had.
+        encoder_prompt, encoder_prompt_token_ids, lora_request, kv_transfer_params: None, as vLLM has them.
     """
 
     request_id: str
@@ -147,6 +154,10 @@ class RequestOutput:
     finished: bool = False
     metrics: RequestMetrics | None = None
     num_cached_tokens: int | None = None
+    encoder_prompt: None = None
+    encoder_prompt_token_ids: None = None
+    lora_request: None = None
+    kv_transfer_params: None = None
 
 
 @dataclass

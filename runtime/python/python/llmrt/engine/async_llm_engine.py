@@ -1,0 +1,5 @@
+"""The engine of event loops, where vLLM has it."""
+
+from .._async import AsyncEngine as AsyncLLMEngine
+
+__all__ = ["AsyncLLMEngine"]

@@ -1,0 +1,1 @@
+"""Names where vLLM has them."""
