@@ -26,23 +26,10 @@ pub fn launches(chip: &Chip, tree: &Path) -> Result<Vec<Case>, String> {
     let file = kept().join(format!("launches-{}-{}.txt", chip.name, std::process::id()));
     std::fs::create_dir_all(kept()).map_err(|e| e.to_string())?;
     let _ = std::fs::remove_file(&file);
-    // With the packages of `cargo programs`, whose features tests are built with: alone these would be compiled again.
-    let build = || {
-        let mut build = cargo();
-        build.current_dir(tree).args([
-            "build",
-            "--quiet",
-            "--locked",
-            "-p",
-            "llmrt-cli",
-            "-p",
-            "llmrt-tests",
-        ]);
-        build
-    };
-    // The simulator's library, which the example opens, is only put beside programs when it is built itself.
-    run(build().args(["-p", "llmrt-cuda-sim"]))?;
-    run(build().args(["-p", "llmrt-cuda", "--example", "decode_launches"]))?;
+    // With the packages of `cargo programs`, whose features tests are built with: alone these would be compiled again. The first puts
+    // the simulator's library, which the example opens, beside programs.
+    run(cargo().current_dir(tree).args(["programs", "--quiet"]))?;
+    run(cargo().current_dir(tree).args(["programs", "--quiet", "--example", "decode_launches"]))?;
     let example = target_of(tree).join("debug/examples/decode_launches");
     run(Command::new(example).arg(&file).args([chip.sm.to_string(), chip.n_sms.to_string()]))?;
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
