@@ -34,6 +34,13 @@ impl Server {
         Ok(Server { open: Owned::new(interrupt::on_thread(py, open)??) })
     }
 
+    /// Checks the arguments of `llmrt serve`, and that files are there; nothing is loaded.
+    #[staticmethod]
+    fn check(py: Python<'_>, words: Vec<OsString>) -> PyResult<()> {
+        py.detach(|| llmrt_cli::server(words)).map_err(Failure::of_command)?;
+        Ok(())
+    }
+
     /// Hands a request over; its news go to an event loop's mailbox.
     fn send(
         &self,

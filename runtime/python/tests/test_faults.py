@@ -19,6 +19,8 @@ LONG = SamplingParams(temperature=0, max_tokens=200, ignore_eos=True)
 
 def interrupt_after(seconds):
     """Ctrl-C for this process; returns when it came."""
+    # A job in the background is started without the handler.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     came = []
 
     def send():

@@ -32,7 +32,7 @@ class App:
         self.address = f"http://127.0.0.1:{port}"
 
     def open(self, path, body=None, timeout=60):
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         return urllib.request.urlopen(urllib.request.Request(self.address + path, data), timeout=timeout)
 
     def post(self, path, **body):
@@ -99,9 +99,11 @@ def start(cluster):
     # All nodes are this machine: of several proxies the system would choose one.
     serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
 
-    def start(**args):
+    def start(is_open=True, **args):
         serve.run(llmrt.ray.app(args), name="llmrt")
         app = App(port)
+        if not is_open:
+            return app
         until(lambda: len(app.metrics("vllm:num_requests_running")) >= llmrt.ray.AppArgs.read(args).min_replicas)
         return app
 

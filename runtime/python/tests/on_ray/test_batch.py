@@ -1,5 +1,6 @@
 """Batches on Ray Data."""
 
+import fcntl
 import json
 import os
 import signal
@@ -41,13 +42,16 @@ def test_a_data_set_gets_a_column_of_texts(cluster, texts, prompts):
 
 def test_a_file_is_answered_in_its_order(cluster, texts, prompts, tmp_path):
     path = tmp_path / "answers.jsonl"
-    lines = prompts.read_text() + json.dumps({"prompt": "far too long " * 300}) + "\n"
+    lines = prompts.read_text() + json.dumps({"prompt": "far too long " * 300}) + '\n{"prompt": "\\ud800"}\n'
     prompts.write_text(lines)
-    assert batch_file(prompts, path, None, GREEDY, engine_args={"max_model_len": 256}, batch_size=5) == 13
+    args = dict(engine_args={"max_model_len": 256}, batch_size=5)
+    assert batch_file(prompts, path, None, GREEDY, **args) == 14
     answers = [json.loads(line) for line in path.read_text().splitlines()]
     assert [answer["text"] for answer in answers[:12]] == texts
     assert [answer["id"] for answer in answers[:12]] == list(range(12))
     assert answers[12]["finish_reason"] == "error" and "prompt_too_long" in answers[12]["error"]
+    assert answers[13]["finish_reason"] == "error" and "surrogates" in answers[13]["error"]
+    assert batch_file(prompts, path, None, GREEDY, **args) == 0
     assert sorted(os.listdir(tmp_path)) == ["answers.jsonl", "prompts.jsonl"]
 
 
@@ -77,8 +81,30 @@ def test_other_work_and_wrong_lines_are_refused(cluster, prompts, tmp_path):
     folder = tmp_path / "answers.jsonl.parts"
     folder.mkdir()
     (folder / "of").write_text("other")
+    (folder / "a.jsonl").write_text("{}\n")
     with pytest.raises(llmrt.RequestError, match="other prompts"):
         batch_file(prompts, path, None, GREEDY)
+    folder = tmp_path / "held.jsonl.parts"
+    folder.mkdir()
+    with open(folder / "of", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(llmrt.RequestError, match="in use"):
+            batch_file(prompts, tmp_path / "held.jsonl", None, GREEDY)
+    for answers in tmp_path, prompts:
+        with pytest.raises(llmrt.RequestError, match="no answers to these"):
+            batch_file(prompts, answers, None, GREEDY)
+    for wrong in dict(concurrency=0), dict(batch_size=0), dict(engine_args={"max_model_len": 0}):
+        with pytest.raises(llmrt.RequestError):
+            batch_file(prompts, tmp_path / "other.jsonl", None, GREEDY, **wrong)
+    with pytest.raises(llmrt.ModelError):
+        batch_file(prompts, tmp_path / "other.jsonl", "no-such.gguf", GREEDY)
+    with pytest.raises(llmrt.RequestError, match="output"):
+        batch(ray.data.from_items([{"prompt": "a"}]), output="error")
+    assert not (tmp_path / "other.jsonl.parts").exists()
+    for line in b'{"prompt": "\xff"}', b"[" * 100_000:
+        prompts.write_bytes(b'{"prompt": "a"}\n' + line + b"\n")
+        with pytest.raises(llmrt.RequestError, match="line 2"):
+            batch_file(prompts, tmp_path / "other.jsonl", None, GREEDY)
     prompts.write_text('{"prompt": "a"}\n{"text": "b"}\n')
     with pytest.raises(llmrt.RequestError, match="line 2"):
         batch_file(prompts, tmp_path / "other.jsonl", None, GREEDY)

@@ -11,7 +11,7 @@ import llmrt
 from llmrt.ray import AppArgs
 from llmrt.ray._fit import check, plan
 from llmrt.ray._metrics import merge
-from llmrt.ray._policy import Contents, n_cached, rank
+from llmrt.ray._policy import Contents, Sent, n_cached, rank
 from llmrt.ray._relay import Lost, Relay
 from llmrt.ray._stream import Resumable
 
@@ -19,7 +19,8 @@ from llmrt.ray._stream import Resumable
 def test_arguments_are_checked_and_may_be_texts():
     args = AppArgs.read({"replicas": "1-4", "num_cpus": "2", "serve_args": "--ctx 256 --swa-full", "backend": "cann"})
     assert (args.min_replicas, args.max_replicas) == (1, 4)
-    assert args.words == ["--threads", "2", "--backend", "cann", "--ctx", "256", "--swa-full"]
+    assert args.words == ["--threads", "2", "--max-body", "16777216", "--ctx", "256", "--swa-full", "--backend", "cann"]
+    assert AppArgs(backend="cuda", resources='{"GPU": 2}').actor_options["num_gpus"] == 2
     assert args.actor_options == {"num_cpus": 2, "resources": {"NPU": 1}}
     assert AppArgs(backend="cuda").actor_options == {"num_cpus": 1, "num_gpus": 1}
     assert AppArgs(backend="cuda", resources={"GPU": 2, "NPU": 1}).actor_options == {
@@ -33,6 +34,8 @@ def test_arguments_are_checked_and_may_be_texts():
         ({"replicas": 0}, llmrt.RequestError, "replicas"),
         ({"replicas": "two"}, TypeError, "replicas"),
         ({"replicas": "4-2"}, llmrt.RequestError, "replicas"),
+        ({"replicas": "1-"}, TypeError, "replicas"),
+        ({"queue_time": 0}, llmrt.RequestError, "queue_time"),
         ({"num_cpus": "many"}, TypeError, "num_cpus"),
         ({"serve_args": 5}, TypeError, "serve_args"),
         ({"resources": "TPU"}, TypeError, "resources"),
@@ -46,6 +49,32 @@ def test_a_device_of_other_machines_is_planned_without():
     # Resolved on a machine that has none of it; one that has it plans with it.
     planned = plan(AppArgs(backend="cann", serve_args="--ctx 384"))
     assert planned["kv_block_size"] and planned["process"] >= 0
+
+
+@pytest.mark.parametrize("words", ["--nope 1", "--api-key", "--port 99999999", "extra=no-such.gguf"])
+def test_what_no_server_starts_with_is_refused(words):
+    with pytest.raises(llmrt.Error):
+        plan(AppArgs(serve_args=words))
+    with pytest.raises(llmrt.ModelError, match="no such device"):
+        plan(AppArgs(backend="nope"))
+
+
+def test_a_router_counts_the_requests_that_it_has_sent():
+    sent = Sent()
+    sent.expected("a", "x", 0.0)
+    sent.expected("b", "x", 0.0)
+    sent.routed("a", "y", 0.1)
+    assert sent.by_replica(0.2) == {"x": 1, "y": 1}
+    sent.completed("a", "y", 0.3)
+    assert sent.by_replica(0.3) == {"x": 1}
+    # One that is reported before it was sent there, one that a replica did not take, and one without a report.
+    sent.completed("c", "x", 1.0)
+    sent.routed("c", "x", 1.1)
+    sent.expected("d", "y", 1.2)
+    sent.completed("d", "x", 1.3)
+    assert sent.by_replica(2.0) == {"x": 1, "y": 1}
+    sent.lost("y")
+    assert sent.by_replica(Sent.PATIENCE + 2) == {} and len(sent) == 0
 
 
 def test_a_model_that_fits_no_node_is_refused():
@@ -184,5 +213,6 @@ def test_what_cannot_go_on_elsewhere_is_no_resumable_stream():
 
     assert is_resumable() and is_resumable(prompt=[1, 2], n=1) and is_resumable("/v1/chat/completions?x=y")
     assert not is_resumable(n=2) and not is_resumable(prompt=["a", "b"]) and not is_resumable(logprobs=0)
+    assert not is_resumable(resume_token_ids=5) and Resumable.read("/v1/completions", b"[" * 200_000) is None
     assert not is_resumable("/v1/responses") and not is_resumable(stream=False) and not is_resumable(use_beam_search=True)
     assert Resumable.read("/v1/completions", b"{") is None and Resumable.read("/v1/completions", b"[]") is None

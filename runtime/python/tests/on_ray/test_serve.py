@@ -55,6 +55,20 @@ def test_errors_are_those_of_a_server(app):
     assert app.refused("/api/pull", {"model": "x"})[0] == 404
 
 
+def test_hostile_requests_are_refused_and_leave_the_ingress(app, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    chat = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2}
+    app.post("/v1/chat/completions", **chat, chat_template_kwargs={"chat_template": str(tmp_path / "pipe")})
+    for body in b'{"prompt": "a", "stream": true, "resume_token_ids": 5}', b"[" * 200_000, b'{"prompt": "\xff"}':
+        assert app.refused("/v1/completions", body)[0] == 400
+    for path in "/v1/models/a%20b", "/v1/models/%3Fx=1", "/v1/models/%FF%00":
+        assert app.refused(path)[0] in (400, 404)
+    began = time.monotonic()
+    assert app.refused("/v1/completions", b'{"prompt": "' + b"a" * (17 << 20))[0] == 413
+    assert time.monotonic() - began < 10
+    assert app.post("/tokenize", content="Once")["tokens"]
+
+
 def test_one_scrape_has_the_metrics_of_all_replicas(app):
     assert len(app.metrics("vllm:num_requests_running")) == 2
     with app.open("/metrics") as answer:
@@ -179,6 +193,11 @@ def test_a_model_that_fits_no_node_is_refused_before_a_replica_starts(start, app
         start(replicas=2, serve_args="--ctx 1000000 --parallel 64")
     assert {one["name"] for one in replicas()} == before
     assert app.post("/tokenize", content="Once")["tokens"]
+
+
+def test_the_ingress_has_no_metrics_without_the_key(start):
+    app = start(replicas=1, serve_args="--ctx 384 --api-key secret", is_open=False)
+    until(lambda: app.refused("/metrics")[0] == 401)
 
 
 def test_a_queue_starts_replicas_and_a_removed_node_loses_no_request(start, cluster, expected):

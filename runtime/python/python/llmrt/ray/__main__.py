@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 
+from ray.exceptions import RayError
+
 from .. import SamplingParams
 from ..errors import Error
 from . import batch_file
@@ -36,7 +38,7 @@ def main() -> int:
             batch_size=args.batch_size,
             **resources,
         )
-    except (Error, OSError, TypeError) as e:
+    except (Error, OSError, TypeError, ValueError, RayError) as e:
         print(f"llmrt.ray: {e}", file=sys.stderr)
         return 1
     print(f"{args.answers}: {n} lines were computed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ class AppArgs:
         resources: What a replica takes of a node, by Ray's names: {"GPU": 2} for two cards, {"NPU": 4}.
         target_requests: Requests of a replica, running and waiting, that its number is scaled for.
         max_requests: Most requests of a replica; more wait for one of any replica to end.
+        max_body: Most bytes of a request.
         queue_margin: How many more requests than the least loaded a replica may have to be chosen for a cached prefix.
         grace: Seconds that running requests have when a replica is stopped.
         queue_time: Seconds that a request waits for a replica that takes it.
@@ -47,6 +49,7 @@ class AppArgs:
     resources: Mapping[str, float] | None = None
     target_requests: int = 4
     max_requests: int = 64
+    max_body: int = 16 << 20
     queue_margin: int = 4
     grace: float = 30
     queue_time: float = 60
@@ -67,10 +70,15 @@ class AppArgs:
         self.model = None if self.model is None else check.path("app", "model", self.model)
         self.backend = check.text("app", "backend", self.backend)
         self.min_replicas, self.max_replicas = _range(self.replicas)
-        for name, least in [("num_cpus", 1), ("target_requests", 1), ("max_requests", 1), ("queue_margin", 0)]:
+        for name, least in [("num_cpus", 1), ("target_requests", 1), ("max_requests", 1), ("max_body", 1)]:
             setattr(self, name, check.whole("app", name, _number(getattr(self, name), int), least))
+        self.queue_margin = check.whole("app", "queue_margin", _number(self.queue_margin, int))
         for name in ["grace", "queue_time", "retry_time"]:
             setattr(self, name, max(check.number("app", name, _number(getattr(self, name), float)), 0))
+        if self.queue_time == 0:
+            raise check.out_of_range("app", "queue_time", self.queue_time, "more than 0")
+        if isinstance(self.resources, str):
+            self.resources = _number(self.resources, json.loads)
         if self.resources is not None and not isinstance(self.resources, Mapping):
             raise check.wrong("app", "resources", self.resources, "a dict of numbers by Ray's names")
         words = shlex.split(self.serve_args) if isinstance(self.serve_args, str) else self.serve_args
@@ -80,14 +88,22 @@ class AppArgs:
     def words(self) -> list[str]:
         """The arguments of `llmrt serve` in a replica."""
         model = [] if self.model is None else [self.model]
-        threads = ["--threads", str(self.num_cpus), "--backend", self.backend]
-        return [*model, *threads, *self.serve_args]
+        return [*model, *self.flags, "--backend", self.backend]
+
+    @property
+    def flags(self) -> list[str]:
+        """Those that do not depend on a machine."""
+        return ["--threads", str(self.num_cpus), "--max-body", str(self.max_body), *self.serve_args]
+
+    @property
+    def kind(self) -> str:
+        """The plugin's name."""
+        return os.path.basename(self.backend.split(",")[0].split(":")[0])
 
     @property
     def actor_options(self) -> dict[str, Any]:
         """What a replica takes of a node."""
-        kind = self.backend.split(",")[0].split(":")[0]
-        options = {"num_cpus": self.num_cpus, **_RESOURCES.get(os.path.basename(kind), {})}
+        options = {"num_cpus": self.num_cpus, **_RESOURCES.get(self.kind, {})}
         for name, n in (self.resources or {}).items():
             if name in _OWN_OPTIONS:
                 options[_OWN_OPTIONS[name]] = n
@@ -110,8 +126,8 @@ def _range(found: Any) -> tuple[int, int]:
     if isinstance(found, Mapping) and set(found) == {"min", "max"}:
         least, most = found["min"], found["max"]
     elif isinstance(found, str):
-        least, _, most = found.partition("-")
-        least, most = _number(least, int), _number(most or least, int)
+        least, dash, most = found.partition("-")
+        least, most = _number(least, int), _number(most if dash else least, int)
     else:
         least = most = found
     for number in least, most:

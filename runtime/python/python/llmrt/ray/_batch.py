@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import ray.data
 
-from .. import LLM, SamplingParams
+from .. import LLM, EngineArgs, SamplingParams, Tokenizer
 from .. import _check as check
 from ..errors import RequestError
 
+# The file of a folder of parts that has the digest of the work.
+_OF = "of"
 _Columns = dict[str, Any]
 
 
@@ -49,7 +53,7 @@ class _OfColumn(_Generator):
         self._from, self._to = columns
 
     def __call__(self, rows: _Columns) -> _Columns:
-        answers = self.answers([str(prompt) for prompt in rows[self._from]])
+        answers = self.answers([prompt if isinstance(prompt, str) else "" for prompt in rows[self._from]])
         more = {self._to: "text", "finish_reason": "finish_reason", "error": "error"}
         return {**rows, **{name: [answer[key] for answer in answers] for name, key in more.items()}}
 
@@ -94,6 +98,9 @@ def batch(
         resources: What a worker takes of a node, as `Dataset.map_batches` has it: num_cpus, num_gpus.
     """
     columns = check.text("batch", "prompt", prompt), check.text("batch", "output", output)
+    if output in (prompt, "finish_reason", "error"):
+        raise RequestError(f"batch: output is {output!r}, another column", "bad_param", "give it a name of its own")
+    _check_sizes(concurrency, batch_size)
     args = (columns, *_arguments(model, engine_args, sampling_params))
     return dataset.map_batches(
         _OfColumn, fn_constructor_args=args, concurrency=concurrency, batch_size=batch_size, **resources
@@ -126,10 +133,25 @@ def batch_file(
         batch_size: Lines that a worker takes at a time; they share steps.
         resources: What a worker takes of a node.
     """
-    lines = list(_lines(Path(prompts)))
-    folder = Path(f"{os.fspath(answers)}.parts").absolute()
+    lines, path = list(_lines(Path(prompts))), Path(answers).absolute()
     args = _arguments(model, engine_args, sampling_params)
-    _begin(folder, lines, args)
+    _check_sizes(concurrency, batch_size)
+    folder = path.with_name(f"{path.name}.parts")
+    if not folder.exists() and _is_answered(path, lines):
+        return 0
+    with _begun(folder, lines, args):
+        return _answer_rest(folder, path, lines, args, concurrency, batch_size, resources)
+
+
+def _answer_rest(
+    folder: Path,
+    path: Path,
+    lines: list[str],
+    args: tuple[Any, ...],
+    concurrency: int,
+    batch_size: int,
+    resources: dict[str, Any],
+) -> int:
     done = {part["number"] for part in _parts(folder)}
     rest = [{"number": n, "line": line} for n, line in enumerate(lines) if n not in done]
     if rest:
@@ -144,25 +166,67 @@ def batch_file(
             pass
     # A worker that was started again may have written a line twice.
     found = {part["number"]: part["answer"] for part in _parts(folder)}
-    _write(Path(answers), [found[n] for n in range(len(lines))])
-    for path in folder.iterdir():
-        path.unlink()
+    _write(path, [found[n] for n in range(len(lines))])
+    for part in folder.glob("*.jsonl*"):
+        part.unlink()
+    # Last: parts without it would be taken for those of any prompts.
+    (folder / _OF).unlink()
     folder.rmdir()
     return len(rest)
 
 
 def _arguments(model: Any, engine_args: Mapping[str, Any] | None, params: SamplingParams | None) -> tuple[Any, ...]:
-    path = None if model is None else check.path("batch", "model", model)
-    return path, dict(engine_args or {}), SamplingParams() if params is None else params
+    """What workers are constructed with, checked before there are some."""
+    args = dict(engine_args or {})
+    path = EngineArgs(model, **args).path
+    Tokenizer.from_file(path)
+    params = SamplingParams() if params is None else params
+    if not isinstance(params, SamplingParams):
+        raise check.wrong("batch", "sampling_params", params, "SamplingParams")
+    if params.n != 1:
+        raise RequestError(f"batch: n is {params.n}: expected 1, as a row has one text", "bad_param", "repeat the row")
+    return path, args, params
+
+
+def _check_sizes(concurrency: Any, batch_size: Any) -> None:
+    check.whole("batch", "batch_size", batch_size, 1)
+    if not isinstance(concurrency, tuple):
+        check.whole("batch", "concurrency", concurrency, 1)
+
+
+def _is_answered(path: Path, lines: list[str]) -> bool:
+    """Whether the file has the answers to these lines. Another file is refused, as is a place that cannot be written."""
+    if not path.exists():
+        if not os.access(path.parent, os.W_OK):
+            raise RequestError(f"{path}: cannot be written", "bad_param", "give a file in a folder that can be written")
+        return False
+    try:
+        with open(path, encoding="utf-8") as file:
+            given = [json.loads(line) for line in file]
+        asked = [json.loads(line) for line in lines]
+        is_it = len(given) == len(asked) and all(_is_of(*pair) for pair in zip(given, asked))
+    except (OSError, ValueError, RecursionError, AttributeError):
+        is_it = False
+    if not is_it:
+        remedy = "remove it, or give the answers another name"
+        raise RequestError(f"{path} is there, and has no answers to these prompts", "bad_param", remedy)
+    return True
+
+
+def _is_of(answer: dict[str, Any], line: dict[str, Any]) -> bool:
+    """Whether an answer is one to this line."""
+    own = {"text", "finish_reason", "error"}
+    return own <= answer.keys() and all(answer.get(name) == line[name] for name in line.keys() - own)
 
 
 def _lines(path: Path) -> Iterator[str]:
     """The lines of a file of prompts, checked."""
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
+    with open(path, "rb") as file:
+        for number, bytes in enumerate(file, 1):
             try:
+                line = bytes.decode()
                 prompt = json.loads(line)["prompt"]
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, RecursionError):
                 prompt = None
             if not isinstance(prompt, str):
                 cause = f"{path}: line {number} is no JSON object with a text `prompt`"
@@ -170,16 +234,27 @@ def _lines(path: Path) -> Iterator[str]:
             yield line
 
 
-def _begin(folder: Path, lines: list[str], args: tuple[Any, ...]) -> None:
-    """Makes the folder, or checks that it is of the same work."""
+@contextmanager
+def _begun(folder: Path, lines: list[str], args: tuple[Any, ...]) -> Iterator[None]:
+    """Makes the folder, or checks that it is of the same work, which no other process does at the same time."""
     settings = [asdict(arg) if is_dataclass(arg) else repr(arg) for arg in args]
     digest = hashlib.sha256(json.dumps([lines, settings], default=repr).encode()).hexdigest()
-    path = folder / "of"
     folder.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.read_text() != digest:
-        cause = f"{folder} has parts of answers to other prompts, or by other parameters"
-        raise RequestError(cause, "bad_param", "remove the folder, or give the prompts and parameters that it was begun with")
-    path.write_text(digest)
+    with open(folder / _OF, "a+") as of:
+        try:
+            fcntl.flock(of, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            raise RequestError(f"{folder} is in use by another process: {e}", "bad_param", "wait until it has ended") from None
+        of.seek(0)
+        if of.read() != digest:
+            if any(folder.glob("*.jsonl")):
+                cause = f"{folder} has parts of answers to other prompts, or by other parameters"
+                remedy = "remove the folder, or give the prompts and parameters that it was begun with"
+                raise RequestError(cause, "bad_param", remedy)
+            of.truncate(0)
+            of.write(digest)
+            of.flush()
+        yield
 
 
 def _parts(folder: Path) -> Iterator[dict[str, Any]]:
@@ -193,7 +268,18 @@ def _write(path: Path, objects: list[dict[str, Any]]) -> None:
     """Writes lines of JSON: all or none."""
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     with open(unfinished, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in objects)
+        file.writelines(_json(one) + "\n" for one in objects)
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
+
+
+def _json(value: Any) -> str:
+    """A line that any reader of UTF-8 takes."""
+    line = json.dumps(value, ensure_ascii=False)
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which JSON has as an escape.
+        line = json.dumps(value)
+    return line

@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 
+from .. import _llmrt
 from ..errors import ModelError, OutOfMemoryError
 from ._args import AppArgs
 
@@ -25,11 +26,13 @@ _PARALLEL = "8"
 
 def plan(args: AppArgs) -> dict[str, Any]:
     """What `llmrt plan --json` computes for a replica, on this machine."""
+    _llmrt.Server.check([*([] if args.model is None else [args.model]), *args.flags, "--backend", "cpu"])
     # Of a flag that is given twice the last one counts.
     words = ["--parallel", _PARALLEL, *_shared(args.serve_args)]
     model = [] if args.model is None else [args.model]
     found = _run(*model, *words, "--backend", args.backend)
-    if isinstance(found, str) and "there is no such device" in found:
+    is_elsewhere = args.kind in ("cuda", "cann") or bool(args.resources)
+    if isinstance(found, str) and is_elsewhere and "there is no such device" in found:
         # This machine has no such device: its nodes do. The memory of the host is not known then.
         found = _run(*model, *words, "--backend", "cpu")
         if isinstance(found, dict):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Container, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Container, Hashable, Sequence
+from typing import Any
 
 
 def rank(n_cached: Sequence[int], queues: Sequence[int], n_held: Sequence[int], margin: int) -> list[int]:
@@ -70,3 +71,53 @@ class Contents:
 
     def __contains__(self, name: object) -> bool:
         return name in self._reported or name in self._sent
+
+
+class Sent:
+    """The requests that a router has sent and that have not ended.
+
+    A router reports a request's end for each replica that was tried, sometimes before it reports that it was sent there, and drops
+    some that it was about to send without a report.
+    """
+
+    # Seconds in which a request that is about to be sent is sent, and in which reports come in a wrong order.
+    PATIENCE = 5.0
+
+    def __init__(self) -> None:
+        # Where each is, and until when it counts if it was not sent.
+        self._where: dict[str, tuple[Hashable, float | None]] = {}
+        self._ended: OrderedDict[tuple[str, Hashable], float] = OrderedDict()
+
+    def expected(self, name: str, replica: Hashable, now: float) -> None:
+        """It most probably goes there: requests that come at the same time take that into account."""
+        self._where[name] = (replica, now + self.PATIENCE)
+
+    def routed(self, name: str, replica: Hashable, now: float) -> None:
+        """It was sent there."""
+        if self._ended.pop((name, replica), None) is None:
+            self._where[name] = (replica, None)
+        elif self._where.get(name, (None,))[0] == replica:
+            del self._where[name]
+
+    def completed(self, name: str, replica: Hashable, now: float) -> None:
+        """It has ended there, or was not taken."""
+        where, until = self._where.get(name, (None, None))
+        if where == replica and until is None:
+            del self._where[name]
+        else:
+            self._ended[name, replica] = now + self.PATIENCE
+
+    def lost(self, replica: Hashable) -> None:
+        """The replica is gone."""
+        self._where = {name: entry for name, entry in self._where.items() if entry[0] != replica}
+
+    def by_replica(self, now: float) -> Counter[Any]:
+        """How many requests each has."""
+        while self._ended and next(iter(self._ended.values())) < now:
+            self._ended.popitem(last=False)
+        for name in [name for name, (_, until) in self._where.items() if until is not None and until < now]:
+            del self._where[name]
+        return Counter(replica for replica, _ in self._where.values())
+
+    def __len__(self) -> int:
+        return len(self._where)

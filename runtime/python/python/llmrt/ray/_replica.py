@@ -37,11 +37,11 @@ class Replica:
             async for chunk in reply:
                 yield chunk
 
-    async def metrics(self, headers: Headers) -> tuple[str, str]:
-        """The replica's name, and Prometheus text; none without the API key, if one is set."""
+    async def metrics(self, headers: Headers) -> tuple[str, int, str]:
+        """The replica's name, the status, and Prometheus text or an error."""
         async with await self._server.request("GET", "/metrics", headers) as reply:
-            text = (await reply.read()).decode() if reply.status == 200 else ""
-            return serve.get_replica_context().replica_id.unique_id, text
+            text = (await reply.read()).decode()
+            return serve.get_replica_context().replica_id.unique_id, reply.status, text
 
     async def record_routing_stats(self) -> dict[str, bytes]:
         """What the prefix cache has, for the router; Ray calls it again and again."""

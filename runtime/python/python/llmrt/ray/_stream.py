@@ -34,9 +34,11 @@ class Resumable:
             return None
         try:
             fields = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(fields, dict) or not fields.get("stream") or fields.get("use_beam_search"):
+            return None
+        if not isinstance(fields.get("resume_token_ids") or [], list):
             return None
         is_one = all(fields.get(name) in (None, 1) for name in ("n", "best_of"))
         prompt = fields.get("prompt")
