@@ -203,8 +203,8 @@ def _is_answered(path: Path, lines: list[str]) -> bool:
     try:
         with open(path, encoding="utf-8") as file:
             given = [json.loads(line) for line in file]
-        asked = [json.loads(line) for line in lines]
-        is_it = len(given) == len(asked) and all(_is_of(*pair) for pair in zip(given, asked))
+        prompts = [json.loads(line) for line in lines]
+        is_it = len(given) == len(prompts) and all(_is_of(*pair) for pair in zip(given, prompts))
     except (OSError, ValueError, RecursionError, AttributeError):
         is_it = False
     if not is_it:
