@@ -9,7 +9,7 @@ mod report;
 mod solve;
 mod thresholds;
 
-pub use inputs::model_id;
+pub use inputs::{model_id, save};
 
 use crate::args::Global;
 use crate::cmd::Command;

@@ -10,7 +10,7 @@ pub use shape::Shape;
 use crate::args::Global;
 use crate::cmd::Command;
 use crate::cmd::quantize::{self, Mix, Rule, TypeRequest};
-use crate::cmd::sparse::model_id;
+use crate::cmd::sparse::{model_id, save};
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
 use crate::new_file::{self, NewFile};
@@ -21,7 +21,7 @@ use llmrt_gguf::writer::{self, Tables, WriteError};
 use llmrt_gguf::{Flavour, Metadata, TensorShape};
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_sparse::Counts;
-use llmrt_sparse::stats::{self, SparseFile, path_beside};
+use llmrt_sparse::stats::{SparseFile, path_beside};
 use numbers::Numbers;
 use rare::Rarity;
 use std::path::{Path, PathBuf};
@@ -166,9 +166,7 @@ fn write_counts(model: &Path, path: &Path, frequencies: &[Vec<f64>]) -> Result<(
         counts: counts.map_err(|e| Error::output(path, e))?,
         ..SparseFile::new(model_id(&written)?)
     };
-    let mut out = NewFile::create(path)?;
-    stats::write(out.out(), &file, |_, _| Ok(())).map_err(|e| Error::output(path, e))?;
-    out.finish()
+    save(path, &file, &[])
 }
 
 /// Everything under `tokenizer.`; gives how many tokens there are.

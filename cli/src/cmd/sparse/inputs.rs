@@ -119,7 +119,7 @@ pub fn save(path: &Path, file: &SparseFile, bytes: &[u8]) -> Result<()> {
         let start = tensor.offset as usize;
         out.write_all(bytes.get(start..start + tensor.nbytes as usize).unwrap_or_default())
     };
-    stats::write(out.out(), file, predictor).map_err(|e| Error::file(path, e))?;
+    stats::write(out.out(), file, predictor).map_err(|e| Error::output(path, e))?;
     out.finish()
 }
 
