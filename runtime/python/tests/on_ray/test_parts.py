@@ -3,13 +3,15 @@
 import asyncio
 import json
 import re
+import subprocess
 import time
 
+import click
 import pytest
 
 import llmrt
 from llmrt.ray import AppArgs
-from llmrt.ray._fit import check, plan
+from llmrt.ray._fit import check, nodes, plan
 from llmrt.ray._metrics import merge
 from llmrt.ray._policy import Contents, Sent, n_cached, rank
 from llmrt.ray._relay import Lost, Relay
@@ -75,6 +77,22 @@ def test_a_router_counts_the_requests_that_it_has_sent():
     assert sent.by_replica(2.0) == {"x": 1, "y": 1}
     sent.lost("y")
     assert sent.by_replica(Sent.PATIENCE + 2) == {} and len(sent) == 0
+
+
+def test_the_memory_of_the_cluster_that_serve_run_names_counts(monkeypatch):
+    addresses = []
+
+    def run(command, **_):
+        addresses.append(command[-1])
+        return subprocess.CompletedProcess(command, 0, stdout="log\n[]\n")
+
+    monkeypatch.setattr("llmrt.ray._fit.subprocess.run", run)
+    monkeypatch.setattr("llmrt.ray._fit.ray.is_initialized", lambda: False)
+    assert nodes() == []
+    with click.Context(click.Command("run")) as command:
+        command.params["address"] = "192.0.2.7:6379"
+        assert nodes() == []
+    assert addresses == ["auto", "192.0.2.7:6379"]
 
 
 def test_a_model_that_fits_no_node_is_refused():

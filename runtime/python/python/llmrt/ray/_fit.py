@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import click
 import ray
 
 from .. import _llmrt
@@ -57,8 +58,10 @@ def nodes() -> list[dict[str, Any]]:
     if ray.is_initialized():
         return ray.nodes()
     # `serve run` connects only after it has built the application; to connect here would leave out its settings.
-    code = "import json, ray; ray.init('auto', log_to_driver=False); print(json.dumps(ray.nodes()))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    code = "import json, sys, ray; ray.init(sys.argv[1], log_to_driver=False); print(json.dumps(ray.nodes()))"
+    command = click.get_current_context(silent=True)
+    address = command.params.get("address") if command is not None else None
+    done = subprocess.run([sys.executable, "-c", code, address or "auto"], capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
 
 
