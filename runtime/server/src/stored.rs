@@ -65,9 +65,8 @@ impl Registry {
         let mut entries = self.named().to_vec();
         let Some(store) = &self.store else { return entries };
         let (rows, _) = store.store.list().unwrap_or_default();
-        let is_named =
-            |row: &llmrt_store::Entry| self.named().iter().any(|e| e.name() == row.name.to_string());
-        let rows = rows.into_iter().filter(|row| !is_named(row));
+        let is_named = |name: String| self.named().iter().any(|entry| entry.name() == name);
+        let rows = rows.into_iter().filter(|row| !is_named(row.name.to_string()));
         entries.extend(rows.filter_map(|row| self.entry_of(store, row).ok()));
         entries
     }

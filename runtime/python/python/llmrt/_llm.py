@@ -63,7 +63,7 @@ class LLM(Model):
 
         >>> from llmrt import LLM, SamplingParams
         >>> with LLM() as llm:
-        ...     [output] = llm.generate("Once", SamplingParams(temperature=0, n=1, max_tokens=8))
+        ...     [output] = llm.generate("Once", SamplingParams(temperature=0, max_tokens=8))
         >>> output.finished, output.outputs[0].finish_reason
         (True, 'length')
 

@@ -65,13 +65,13 @@ def test_a_router_counts_the_requests_that_it_has_sent():
     sent = Sent()
     sent.expected("a", "x", 0.0)
     sent.expected("b", "x", 0.0)
-    sent.routed("a", "y", 0.1)
+    sent.routed("a", "y")
     assert sent.by_replica(0.2) == {"x": 1, "y": 1}
     sent.completed("a", "y", 0.3)
     assert sent.by_replica(0.3) == {"x": 1}
     # One that is reported before it was sent there, one that a replica did not take, and one without a report.
     sent.completed("c", "x", 1.0)
-    sent.routed("c", "x", 1.1)
+    sent.routed("c", "x")
     sent.expected("d", "y", 1.2)
     sent.completed("d", "x", 1.3)
     assert sent.by_replica(2.0) == {"x": 1, "y": 1}

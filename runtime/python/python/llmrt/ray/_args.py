@@ -87,13 +87,17 @@ class AppArgs:
     @property
     def words(self) -> list[str]:
         """The arguments of `llmrt serve` in a replica."""
-        model = [] if self.model is None else [self.model]
-        return [*model, *self.flags, "--backend", self.backend]
+        return self.words_on(self.backend)
 
     @property
-    def flags(self) -> list[str]:
-        """Those that do not depend on a machine."""
-        return ["--threads", str(self.num_cpus), "--max-body", str(self.max_body), *self.serve_args]
+    def models(self) -> list[str]:
+        """The model, unless it is the story model."""
+        return [] if self.model is None else [self.model]
+
+    def words_on(self, backend: str) -> list[str]:
+        """The same with other devices."""
+        flags = ["--threads", str(self.num_cpus), "--max-body", str(self.max_body)]
+        return [*self.models, *flags, *self.serve_args, "--backend", backend]
 
     @property
     def kind(self) -> str:

@@ -27,15 +27,14 @@ _PARALLEL = "8"
 
 def plan(args: AppArgs) -> dict[str, Any]:
     """What `llmrt plan --json` computes for a replica, on this machine."""
-    _llmrt.Server.check([*([] if args.model is None else [args.model]), *args.flags, "--backend", "cpu"])
+    _llmrt.Server.check(args.words_on("cpu"))
     # Of a flag that is given twice the last one counts.
-    words = ["--parallel", _PARALLEL, *_shared(args.serve_args)]
-    model = [] if args.model is None else [args.model]
-    found = _run(*model, *words, "--backend", args.backend)
+    words = [*args.models, "--parallel", _PARALLEL, *_shared(args.serve_args)]
+    found = _run(*words, "--backend", args.backend)
     is_elsewhere = args.kind in ("cuda", "cann") or bool(args.resources)
     if isinstance(found, str) and is_elsewhere and "there is no such device" in found:
         # This machine has no such device: its nodes do. The memory of the host is not known then.
-        found = _run(*model, *words, "--backend", "cpu")
+        found = _run(*words, "--backend", "cpu")
         if isinstance(found, dict):
             found["process"] = 0
     if isinstance(found, str):

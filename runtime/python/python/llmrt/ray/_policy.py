@@ -92,7 +92,7 @@ class Sent:
         """It most probably goes there: requests that come at the same time take that into account."""
         self._where[name] = (replica, now + self.PATIENCE)
 
-    def routed(self, name: str, replica: Hashable, now: float) -> None:
+    def routed(self, name: str, replica: Hashable) -> None:
         """It was sent there."""
         if self._ended.pop((name, replica), None) is None:
             self._where[name] = (replica, None)

@@ -53,7 +53,7 @@ class PrefixRouter(RequestRouter):
     def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:
         """What was sent is cached there soon."""
         self._of(replica_id).sent(_hashes(pending_request), time.monotonic())
-        self._sent.routed(pending_request.metadata.internal_request_id, replica_id, time.monotonic())
+        self._sent.routed(pending_request.metadata.internal_request_id, replica_id)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
         """It counts no more."""
