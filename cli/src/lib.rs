@@ -24,6 +24,8 @@ mod session;
 
 mod generate;
 
+mod speculation;
+
 mod prompt;
 mod prompt_cache;
 

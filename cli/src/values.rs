@@ -68,6 +68,12 @@ pub fn share(text: &str) -> Result<f64, String> {
     text.trim().parse().ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(expected)
 }
 
+/// A probability.
+pub fn probability(text: &str) -> Result<f32, String> {
+    let expected = || "expected a probability from 0 to 1, such as 0.5".to_string();
+    text.trim().parse().ok().filter(|p| (0.0..=1.0).contains(p)).ok_or_else(expected)
+}
+
 /// An option of a plugin.
 pub fn option(text: &str) -> Result<(String, String), String> {
     llmrt_host::plugin::option_pair(text).ok_or_else(|| "expected KEY=VALUE".into())

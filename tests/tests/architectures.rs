@@ -6,7 +6,10 @@ use llmrt_engine::core::CoreOptions;
 use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::output::SampledToken;
 use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
-use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
+use llmrt_engine::speculation::{DraftInput, DraftModel, Drafter};
+use llmrt_engine::{
+    Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams, TokenId,
+};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_models::ModelSpec;
@@ -201,6 +204,56 @@ fn check_replacement(model: &Path) {
     truncated.step().unwrap();
     truncated.replace(id, &others).unwrap();
     assert_eq!(text(&mut truncated), expected, "{}", model.display());
+}
+
+/// A model that guesses its own next tokens, with every third guess wrong.
+struct Spoiled(DraftModel, usize);
+
+impl<R> Drafter<R> for Spoiled {
+    fn draft(&mut self, texts: &[DraftInput<'_>], target: &mut R) -> llmrt_engine::Result<Vec<Vec<TokenId>>> {
+        let mut drafts = self.0.draft(texts, target)?;
+        for token in drafts.iter_mut().flatten() {
+            self.1 += 1;
+            *token = if self.1.is_multiple_of(3) { 3 + *token % 100 } else { *token };
+        }
+        Ok(drafts)
+    }
+}
+
+#[test]
+fn texts_with_drafts_of_their_next_tokens_are_the_texts_without() {
+    check_all(|spec| writes(spec) && grows(spec), check_drafts);
+}
+
+/// Wrong drafts leave keys, values and states where those of others go.
+fn check_drafts(model: &Path) {
+    let texts = |drafts: bool| {
+        let mut core = core(model, 3);
+        if drafts {
+            let model = DraftModel::new(runner(model, 3, false), 0.0).unwrap();
+            core.speculate(Box::new(Spoiled(model, 0)), 4);
+        }
+        for (i, n) in [20, 33, 5].into_iter().enumerate() {
+            let params = SamplingParams { temperature: i as f32 / 8.0, ..SamplingParams::default() };
+            let decoding = Decoding::Sample { params, seed: 7 };
+            let prompt = tokens()[..n].to_vec();
+            let request = Request { decoding, max_tokens: Some(14), ..Request::greedy(prompt) };
+            core.add(Request { logprobs: Some(3), ..request }).unwrap();
+        }
+        let mut texts = BTreeMap::<_, Vec<SampledToken>>::new();
+        while !core.is_idle() {
+            for event in core.step().unwrap() {
+                if let EngineEvent::Token { request, token, .. } = event {
+                    texts.entry(request).or_default().push(token);
+                }
+            }
+        }
+        (texts, core.draft_use())
+    };
+    let (expected, found) = (texts(false), texts(true));
+    assert_eq!(found.0, expected.0, "{}", model.display());
+    let used = found.1.unwrap();
+    assert!(used.n_accepted_tokens > 6 && used.acceptance_rate() < 1.0, "{}: {used:?}", model.display());
 }
 
 fn tokens() -> Vec<u32> {

@@ -5,11 +5,13 @@ mod peers;
 mod requests;
 mod sampling;
 mod server;
+mod speculation;
 
 pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs, TemplateArgs};
 pub use requests::RequestsArgs;
 pub use sampling::{SamplerArg, SamplingArgs};
 pub use server::ServerArgs;
+pub use speculation::{SpecArgs, SpecType};
 
 use crate::cmd::{COMMANDS, Row};
 use crate::error::Error;

@@ -17,6 +17,7 @@ use crate::model::{Identity, OpenModel};
 use crate::output::{n_things, note};
 use crate::session::Session;
 use crate::setup::Setup;
+use crate::speculation::draft_line;
 use crate::templates::Template;
 use conversation::Conversation;
 use input::Input;
@@ -59,8 +60,9 @@ pub fn chat(
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     options.count_needed = setup.verbose > 0;
     let (identity, is_embedded) = (model.identity()?, model.is_embedded());
-    let session =
-        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?.for_text()?;
+    let session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
+        .for_text()?
+        .speculating(&setup, &args.speculation, &args.loading, tokenizer)?;
     let (system, flags) = (args.system.clone(), args.sampling.clone());
     let talk = Conversation::new(tokenizer, template, system, flags, !args.chat.no_context_shift)?;
     let mut lines = Lines::open(&args.chat)?;
@@ -84,6 +86,7 @@ pub fn chat(
         }
     }
     chat.session.report_placement(setup.verbose);
+    chat.session.core.draft_use().map(draft_line).iter().for_each(note);
     note(chat.total);
     Ok(())
 }

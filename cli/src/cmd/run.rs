@@ -16,6 +16,7 @@ use crate::output::{self, n_things, note};
 use crate::prompt_cache::{self, Key};
 use crate::session::Session;
 use crate::setup::Setup;
+use crate::speculation::draft_line;
 use crate::templates::Template;
 use crate::{interrupt, prompt, sampling, text};
 use llmrt_abi::DType;
@@ -110,8 +111,9 @@ fn run(global: &Global, given: &Run) -> Result<()> {
         .map_err(|e| e.of_model(&model.name))?;
     check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;
     let key = cache_key(args, &model, &options, &setup)?;
-    let mut session =
-        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?.for_text()?;
+    let mut session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
+        .for_text()?
+        .speculating(&setup, &args.speculation, &args.loading, &tokenizer)?;
     let (decoding, seed) = sampling::decoding(&args.sampling, session.model().config.n_vocab)?;
     if setup.verbose > 0 {
         note(format_args!("prompt {}, seed {seed}", n_things(tokens.len(), "token")));
@@ -142,6 +144,7 @@ fn run(global: &Global, given: &Run) -> Result<()> {
 
     session.report_placement(setup.verbose);
     report_end(&outcome, session.core.n_ctx());
+    session.core.draft_use().map(draft_line).iter().for_each(note);
     if shows_seed && !outcome.tokens.is_empty() {
         note(format_args!("seed {seed}"));
     }

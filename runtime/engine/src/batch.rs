@@ -85,7 +85,7 @@ pub struct OutputRow {
 
 impl Batch {
     /// The arrays for chunks of sequences, which `find` finds with the position from which their logits are requested; those
-    /// of a sequence's last known token, from which the next one is picked, always are. Block tables have at most `max_blocks`
+    /// of a sequence's last known token, from which the next one is picked, and of drafted ones always are. Block tables have at most `max_blocks`
     /// columns.
     pub fn new<'s>(
         chunks: &[ScheduledChunk],
@@ -187,7 +187,7 @@ impl Batch {
         block_size: usize,
         logits_from: Option<usize>,
     ) -> Result<()> {
-        let (id, n_new, n_missing) = (seq.id, chunk.n_new, seq.n_missing());
+        let (id, n_new, n_missing) = (seq.id, chunk.n_new, seq.n_missing() + seq.drafts().len());
         if n_new == 0 || n_new > n_missing {
             return Err(Error::BadShare { id, n_new, n_missing });
         }
@@ -195,8 +195,8 @@ impl Batch {
         self.push_blocks(seq, end.max(seq.encoder_tokens().len()).div_ceil(block_size))?;
 
         for position in seq.n_computed()..end {
-            let token = seq.tokens()[position];
-            let last = position + 1 == seq.tokens().len();
+            let token = seq.token(position).ok_or(Error::BadShare { id, n_new, n_missing })?;
+            let last = position + 1 >= seq.tokens().len();
             if last || logits_from.is_some_and(|from| position >= from) {
                 self.output_ids.push(index(self.n_tokens()));
                 self.rows.push(OutputRow { id, position });
@@ -205,8 +205,8 @@ impl Batch {
                 let slot = table.slot(position, block_size);
                 paged.slots.push(slot.ok_or(Error::NoSlot { id, position })?);
             }
-            let before = |back: usize| seq.tokens().get(position.checked_sub(back)?);
-            self.before.extend((1..MAX_NGRAM).map(|back| before(back).map_or(-1, |&token| token as i32)));
+            let before = |back: usize| seq.token(position.checked_sub(back)?);
+            self.before.extend((1..MAX_NGRAM).map(|back| before(back).map_or(-1, |token| token as i32)));
             self.positions.push(index(position));
             self.tokens.push(token_id(id, token, position)?);
         }

@@ -103,6 +103,12 @@ pub enum Error {
     #[error("every token is forbidden (all logits are -inf): remove some of the logit biases")]
     AllForbidden,
 
+    #[error(
+        "token {token} is `{found}` here and `{expected}` in the model whose tokens it is to guess: use a draft model with the \
+         same vocabulary, such as a smaller one of its family"
+    )]
+    OtherVocabulary { token: TokenId, found: String, expected: String },
+
     // Blocks.
     #[error(
         "a pool of {n_blocks} blocks of {block_size} tokens: expected at least one token per block and at most {most} tokens in all",
@@ -119,6 +125,10 @@ pub enum Error {
     // Batches.
     #[error("the plan names {id}, which is not in the queue")]
     UnknownSequence { id: SequenceId },
+    #[error(
+        "{id} goes on after {n_accepted} drafted tokens: expected at most {n_drafted}, and none where it is forked"
+    )]
+    TooManyAccepted { id: SequenceId, n_accepted: usize, n_drafted: usize },
     #[error("the plan gives {id} {n_new} tokens: expected 1 to {n_missing}, what the sequence still lacks")]
     BadShare { id: SequenceId, n_new: usize, n_missing: usize },
     #[error("{id} needs {needed} blocks in this step and has {found}: schedule it before making a batch")]

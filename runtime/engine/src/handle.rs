@@ -356,6 +356,7 @@ impl<R: Runner> Worker<R> {
             n_blocks: pool.n_blocks(),
             n_blocks_used: pool.n_used(),
             n_preemptions: self.core.kv_use().n_preemptions as u64,
+            drafts: self.core.draft_use().unwrap_or_default(),
             ..self.totals
         };
     }

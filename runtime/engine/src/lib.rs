@@ -80,6 +80,7 @@ pub mod sampler;
 pub mod scheduler;
 pub mod sequence;
 mod sparse;
+pub mod speculation;
 pub mod stats;
 pub mod stop;
 pub mod tensor_rules;

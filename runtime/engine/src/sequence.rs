@@ -30,6 +30,8 @@ pub struct Sequence {
     /// Its name in plans and batches.
     pub id: SequenceId,
     tokens: Vec<TokenId>,
+    /// Guesses of the tokens after them, which the next step computes too.
+    drafts: Vec<TokenId>,
     /// What an encoder reads in the step that computes its first token, in models that have one.
     encoder_tokens: Arc<[TokenId]>,
     n_prompt: usize,
@@ -59,6 +61,7 @@ impl Sequence {
         Ok(Self {
             id,
             tokens: prompt,
+            drafts: Vec::new(),
             encoder_tokens: Arc::default(),
             n_prompt,
             n_computed: 0,
@@ -92,15 +95,35 @@ impl Sequence {
         if self.n_computed == 0 { self.encoder_tokens.len() } else { 0 }
     }
 
-    /// Tokens that it has room for in its blocks: its own, and what cross attention sees of the encoder's, which is beside
-    /// them in the same blocks.
+    /// Tokens that it has room for in its blocks: its own with the drafted ones, and what cross attention sees of the
+    /// encoder's, which is beside them in the same blocks.
     pub(crate) fn n_slots(&self) -> usize {
-        self.tokens.len().max(self.encoder_tokens.len())
+        (self.tokens.len() + self.drafts.len()).max(self.encoder_tokens.len())
     }
 
     /// All known tokens: the prompt, then the generated ones.
     pub fn tokens(&self) -> &[TokenId] {
         &self.tokens
+    }
+
+    /// Guesses of the tokens after the known ones, for the next step.
+    pub fn drafts(&self) -> &[TokenId] {
+        &self.drafts
+    }
+
+    /// A token by its position: a known one, or a guess.
+    pub fn token(&self, position: usize) -> Option<TokenId> {
+        self.tokens.iter().chain(&self.drafts).nth(position).copied()
+    }
+
+    /// Puts guesses after the known tokens, in the place of earlier ones.
+    pub(crate) fn set_drafts(&mut self, drafts: Vec<TokenId>) {
+        self.drafts = drafts;
+    }
+
+    /// The first `n` guesses are known tokens now, and there are no others.
+    pub(crate) fn accept(&mut self, n: usize) {
+        self.tokens.extend(self.drafts.drain(..).take(n));
     }
 
     /// How many tokens the prompt has.
@@ -201,6 +224,14 @@ impl Sequence {
         let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
         self.blocks.grow(n_tokens, &mut pools.blocks)
             && windows.all(|(window, table)| table.grow(n_next, &mut window.blocks))
+    }
+
+    /// Gives back the blocks after its known tokens: those of guesses that were wrong.
+    pub(crate) fn shrink(&mut self, pools: &mut CachePools) -> Result<()> {
+        let n_slots = self.n_slots();
+        let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
+        windows.try_for_each(|(window, table)| table.shrink(n_slots, &mut window.blocks))?;
+        self.blocks.shrink(n_slots, &mut pools.blocks)
     }
 
     /// Gives back the blocks that no window sees any more.
@@ -377,11 +408,41 @@ impl Sequence {
     pub(crate) fn release(&mut self, pools: &mut CachePools) -> Result<()> {
         self.n_computed = 0;
         self.hashes.clear();
+        self.drafts.clear();
         self.discard_state(&mut pools.states)?;
         self.state.take().map_or(Ok(()), |state| pools.states.free(state))?;
         let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
         windows.try_for_each(|(window, table)| table.release(&mut window.blocks))?;
         self.blocks.release(&mut pools.blocks)
+    }
+
+    /// Of other tokens, the first ones that it has computed and could go on after: none where it has a state, or has given back
+    /// what a window sees at their end. The last one is always computed, for its logits.
+    pub(crate) fn n_kept_of(&self, tokens: &[TokenId], pools: &CachePools) -> usize {
+        let n_common = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let n_kept = n_common.min(self.n_computed).min(tokens.len().saturating_sub(1));
+        let mut windows = pools.windows.iter().zip(&self.windows);
+        let is_held = windows.all(|(window, table)| table.n_left() <= window.first_block(n_kept));
+        if is_held && self.state.is_none() && self.encoder_tokens.is_empty() { n_kept } else { 0 }
+    }
+
+    /// Puts other tokens in the place of its own, and keeps what is computed of their beginning, [`Sequence::n_kept_of`] them.
+    pub(crate) fn go_on_after(&mut self, tokens: Vec<TokenId>, pools: &mut CachePools) -> Result<()> {
+        let (n_kept, size) = (self.n_kept_of(&tokens, pools), pools.blocks.block_size());
+        (self.n_prompt, self.tokens, self.n_computed) = (tokens.len(), tokens, n_kept);
+        self.accept(0);
+        self.hashes.truncate(n_kept / size);
+        // The last block is written next: its name would be of other contents. One that others read is copied then.
+        let end = |table: &mut BlockTable, pool: &mut BlockPool| -> Result<()> {
+            table.shrink(n_kept, pool)?;
+            match table.get(n_kept / size) {
+                Some(block) if pool.n_users(block)? == 1 => pool.forget(block),
+                _ => Ok(()),
+            }
+        };
+        end(&mut self.blocks, &mut pools.blocks)?;
+        let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
+        windows.try_for_each(|(window, table)| end(table, &mut window.blocks))
     }
 
     /// Puts other tokens in the place of its own; none of them is computed. For a context shift.

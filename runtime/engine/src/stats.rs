@@ -1,6 +1,7 @@
 //! What an engine on a thread of its own counts.
 
 use crate::core::EngineEvent;
+use crate::speculation::DraftUse;
 use crate::stop::Finish;
 
 /// Queues, KV cache and counters of an engine, after the last step. Requests that end early are counted
@@ -27,6 +28,8 @@ pub struct EngineStats {
     pub n_cached_tokens: u64,
     /// Tokens generated so far; of texts that are compared when they are complete, once they are.
     pub n_generated_tokens: u64,
+    /// What guesses of next tokens came to.
+    pub drafts: DraftUse,
     /// Requests that ended at a stop string, a stop token or the end of text.
     pub n_stopped: u64,
     /// Requests that ended at a limit of length.

@@ -68,7 +68,7 @@ type Loaded<'a> = (&'a str, EngineStats, Work);
 /// Name, type and help of what each loaded model has, and its value.
 type Row = (&'static str, &'static str, &'static str, fn(&EngineStats) -> f64);
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 13] = [
     ("vllm:num_requests_running", "gauge", "Requests that have blocks on the device.", |s| {
         s.n_running as f64
     }),
@@ -87,6 +87,18 @@ const ROWS: [Row; 10] = [
     }),
     ("vllm:prompt_tokens_total", "counter", "Prompt tokens of ended requests.", |s| s.n_prompt_tokens as f64),
     ("vllm:generation_tokens_total", "counter", "Generated tokens.", |s| s.n_generated_tokens as f64),
+    (
+        "vllm:spec_decode_num_drafts_total",
+        "counter",
+        "Steps of a text with guesses of its next tokens.",
+        |s| s.drafts.n_drafts as f64,
+    ),
+    ("vllm:spec_decode_num_draft_tokens_total", "counter", "Guesses of next tokens.", |s| {
+        s.drafts.n_draft_tokens as f64
+    }),
+    ("vllm:spec_decode_num_accepted_tokens_total", "counter", "Of these, those that texts took.", |s| {
+        s.drafts.n_accepted_tokens as f64
+    }),
 ];
 
 fn usage(stats: &EngineStats) -> f64 {

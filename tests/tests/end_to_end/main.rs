@@ -11,6 +11,7 @@ mod chunked;
 mod cli;
 mod conform;
 mod cuda;
+mod drafts;
 mod embedded;
 mod fault;
 mod hostile;

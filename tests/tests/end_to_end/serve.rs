@@ -1,7 +1,7 @@
 //! `llmrt serve` over a socket: answers, streams, errors, limits, and how it ends. The embedded model answers.
 
 mod abuse;
-mod client;
+pub mod client;
 mod clients;
 mod faults;
 mod log;

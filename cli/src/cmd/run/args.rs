@@ -1,6 +1,6 @@
 //! The flags of `run`.
 
-use crate::args::{ContextArgs, ModelArgs, RequestsArgs, SamplingArgs, TemplateArgs};
+use crate::args::{ContextArgs, ModelArgs, RequestsArgs, SamplingArgs, SpecArgs, TemplateArgs};
 use crate::values;
 use clap::Args;
 use std::ffi::OsString;
@@ -69,6 +69,8 @@ pub struct Run {
     pub context: ContextArgs,
     #[command(flatten)]
     pub requests: RequestsArgs,
+    #[command(flatten)]
+    pub speculation: SpecArgs,
     #[command(flatten)]
     pub loading: ModelArgs,
 }

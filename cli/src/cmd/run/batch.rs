@@ -9,6 +9,7 @@ use crate::model::OpenModel;
 use crate::output::{self, n_things, note};
 use crate::session::{Core, Session};
 use crate::setup::Setup;
+use crate::speculation::draft_line;
 use crate::{interrupt, sampling, session};
 use llmrt_abi::DType;
 use llmrt_engine::core::Usage;
@@ -57,7 +58,9 @@ pub fn run(
     options.n_batch = options.n_batch.max(options.max_seqs);
     args.requests.apply(&mut options, &setup, &model)?;
     let Session { mut core, load } =
-        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?.for_text()?;
+        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
+            .for_text()?
+            .speculating(&setup, &args.speculation, &args.loading, tokenizer)?;
     let n_vocab = core.runner().model().config.n_vocab;
     let (decoding, seed) = sampling::decoding(&args.sampling, n_vocab)?;
 
@@ -80,6 +83,7 @@ pub fn run(
         n_generated: 0,
     };
     let outcome = batch.compute(&mut core, tokens);
+    core.draft_use().map(draft_line).iter().for_each(note);
     Session { core, load }.report_placement(setup.verbose);
     note(batch.summary(started.elapsed().as_secs_f64()));
     outcome

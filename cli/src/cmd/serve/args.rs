@@ -1,6 +1,6 @@
 //! The flags of `serve`.
 
-use crate::args::{ContextArgs, ModelArgs, RequestsArgs, TemplateArgs};
+use crate::args::{ContextArgs, ModelArgs, RequestsArgs, SpecArgs, TemplateArgs};
 use crate::values;
 use clap::{Args, ValueEnum};
 use llmrt_server::{KeepAlive, parse_keep_alive};
@@ -73,6 +73,8 @@ pub struct Serve {
     #[arg(long, value_name = "N", value_parser = values::whole, default_value_t = 8)]
     #[arg(allow_negative_numbers = true, help_heading = "Several sequences")]
     pub parallel: usize,
+    #[command(flatten)]
+    pub speculation: SpecArgs,
     /// Requests of a model that wait while others run; more are answered with 503.
     #[arg(long, value_name = "N", value_parser = values::whole, default_value_t = 512)]
     #[arg(allow_negative_numbers = true, help_heading = "Several sequences")]

@@ -117,6 +117,7 @@ struct Loader {
     context: crate::args::ContextArgs,
     requests: crate::args::RequestsArgs,
     loading: crate::args::ModelArgs,
+    speculation: crate::args::SpecArgs,
     parallel: usize,
     setup: Arc<Setup>,
     /// What a chat without a system message begins with.
@@ -132,6 +133,7 @@ impl Loader {
             context: args.context.clone(),
             requests: args.requests.clone(),
             loading: args.loading.clone(),
+            speculation: args.speculation.clone(),
             parallel: args.parallel,
             setup: setup.clone(),
             system: None,
@@ -188,6 +190,7 @@ impl Loader {
         }
         self.requests.apply(&mut options, setup, &model)?;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
+        let session = session.speculating(setup, &self.speculation, &self.loading, &tokenizer)?;
         let n_ctx = session.core.n_ctx();
         let placement = Arc::new(Placement::new(computing(setup, &session)));
         let placed = placement.clone();

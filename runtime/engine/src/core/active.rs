@@ -15,6 +15,7 @@ use crate::request::{Decoding, Request, RequestId};
 use crate::sampler::Row;
 use crate::scheduler::Child;
 use crate::sequence::{SequenceId, TokenId};
+use crate::speculation::DraftUse;
 use crate::stop::Finish;
 use beams::Beams;
 use embedding::Embedding;
@@ -65,6 +66,15 @@ impl Vocabulary {
     }
 }
 
+/// The tokens of a sequence in a step.
+#[derive(Clone, Copy, Default)]
+pub struct Known<'a> {
+    /// Those that are known.
+    pub tokens: &'a [TokenId],
+    /// Guesses of those after them.
+    pub drafts: &'a [TokenId],
+}
+
 /// The logits of a step that are a request's.
 pub type Given<'a> = [(OutputRow, Row<'a>)];
 
@@ -83,6 +93,8 @@ pub struct Active {
     decode: Decode,
     done: Vec<CompletionOutput>,
     pub n_preemptions: usize,
+    /// What guesses came to, until it is counted elsewhere.
+    pub drafted: DraftUse,
 }
 
 enum Decode {
@@ -122,6 +134,7 @@ impl Active {
             decode,
             done,
             n_preemptions: 0,
+            drafted: DraftUse::default(),
         })
     }
 
@@ -155,6 +168,16 @@ impl Active {
         if is_short { 1 } else { 16 }
     }
 
+    /// Guesses of next tokens that a sequence with `n_known` tokens has room for; none where tokens are not sampled.
+    pub fn max_drafts(&self, id: SequenceId, n_known: usize) -> usize {
+        let is_sampled = matches!(self.request.decoding, Decoding::Sample { .. } | Decoding::Llama2c { .. });
+        let Decode::Texts(texts) = &self.decode else { return 0 };
+        let n_left = if is_sampled { texts.n_left(id, self.max_tokens) } else { 0 };
+        let n_free = self.full_at.map_or(usize::MAX, |full_at| full_at.saturating_sub(n_known));
+        // The token after them is picked, too.
+        n_left.min(n_free).saturating_sub(1)
+    }
+
     /// Whether none of its texts goes on. A text whose sequence was not in the last step does.
     pub fn is_done(&self) -> bool {
         match &self.decode {
@@ -181,13 +204,13 @@ impl Active {
         &mut self,
         id: RequestId,
         given: &Given<'_>,
-        tokens: &dyn Fn(SequenceId) -> &'t [TokenId],
+        known: &dyn Fn(SequenceId) -> Known<'t>,
         vocabulary: &Vocabulary,
         events: &mut Vec<EngineEvent>,
     ) -> Result<Option<Vec<Child>>> {
         let mut own = Vec::new();
         let outcome =
-            catch_unwind(AssertUnwindSafe(|| self.pick_next(id, given, tokens, vocabulary, &mut own)));
+            catch_unwind(AssertUnwindSafe(|| self.pick_next(id, given, known, vocabulary, &mut own)));
         events.extend(own);
         outcome.unwrap_or(Err(Error::RequestPanicked { id }))
     }
@@ -196,7 +219,7 @@ impl Active {
         &mut self,
         id: RequestId,
         given: &Given<'_>,
-        tokens: &dyn Fn(SequenceId) -> &'t [TokenId],
+        known: &dyn Fn(SequenceId) -> Known<'t>,
         vocabulary: &Vocabulary,
         events: &mut Vec<EngineEvent>,
     ) -> Result<Option<Vec<Child>>> {
@@ -211,8 +234,8 @@ impl Active {
                 }
             }
         }
-        // Rows after which a token is missing: the last known one of a sequence.
-        let is_last = |row: &OutputRow| row.position + 1 == tokens(row.id).len();
+        // Rows after which a token is missing: those of the last known one of a sequence, and of drafts.
+        let is_last = |row: &OutputRow| row.position + 1 >= known(row.id).tokens.len();
         let last: Vec<_> = given.iter().filter(|(row, _)| is_last(row)).copied().collect();
         if last.is_empty() {
             return Ok(None);
@@ -250,10 +273,11 @@ impl Active {
                     texts.start(outputs, last[0].0.id);
                     texts.resume(&rules, &mut picked)?;
                 }
-                texts.pick(&rules, &last, tokens, &mut picked)?;
+                texts.pick(&rules, &last, known, &mut picked)?;
                 let streams = self.request.width() == self.request.n;
                 events.extend(picked.events.into_iter().filter(|_| streams));
                 self.done.extend(picked.done);
+                self.drafted.add(picked.drafted);
                 Ok(Some(picked.next))
             }
             Decode::Embedding(_) => Ok(None),
@@ -312,7 +336,9 @@ impl Active {
     /// Its texts: the `n` best, where more were generated.
     pub fn complete(mut self) -> Vec<CompletionOutput> {
         if self.request.width() > self.request.n && !self.request.is_beam_search() {
-            self.done.sort_by(|a, b| b.cumulative_logprob.total_cmp(&a.cumulative_logprob));
+            self.done.sort_by(|a, b| {
+                b.cumulative_logprob.total_cmp(&a.cumulative_logprob).then(a.index.cmp(&b.index))
+            });
         } else if !self.request.is_beam_search() {
             self.done.sort_by_key(|output| output.index);
         }

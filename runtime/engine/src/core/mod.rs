@@ -18,8 +18,9 @@ use crate::options::BLOCK_SIZE;
 use crate::request::{Decoding, Request, RequestId};
 use crate::scheduler::{NewGroup, Outcome, ScheduledChunk, Scheduler, SchedulerConfig, StepPlan};
 use crate::sequence::{Sequence, SequenceId, TokenId};
+use crate::speculation::{DraftInput, DraftUse, Drafter, Speculation};
 use crate::stop::Finish;
-use active::{Active, Vocabulary};
+use active::{Active, Known, Vocabulary};
 use llmrt_models::StepOutput;
 use llmrt_tokenizer::Tokenizer;
 use pick::{Pick, pick_all};
@@ -80,6 +81,7 @@ pub struct EngineCore<R> {
     /// Events of steps that failed afterwards.
     pending: Vec<EngineEvent>,
     kv_use: KvUse,
+    speculation: Option<Speculation<R>>,
 }
 
 impl<R: Runner> EngineCore<R> {
@@ -107,7 +109,18 @@ impl<R: Runner> EngineCore<R> {
             abilities,
             pending: Vec::new(),
             kv_use: KvUse::default(),
+            speculation: None,
         })
+    }
+
+    /// Lets `drafter` guess next tokens from now on, at most `max_drafts` of a text in a step.
+    pub fn speculate(&mut self, drafter: Box<dyn Drafter<R>>, max_drafts: usize) {
+        self.speculation = Some(Speculation { drafter, max_drafts, used: DraftUse::default() });
+    }
+
+    /// What guesses came to; `None` where nothing guesses.
+    pub fn draft_use(&self) -> Option<DraftUse> {
+        self.speculation.as_ref().map(|speculation| speculation.used)
     }
 
     /// Queues a request. One whose prompt does not fit the context, or that names tokens which do not exist, is refused.
@@ -117,21 +130,10 @@ impl<R: Runner> EngineCore<R> {
         request.check()?;
         self.check_output(&request)?;
         self.vocabulary.check(&request)?;
-        let prompt = request.known_tokens();
-        self.check_length(id, prompt.len().max(request.encoder_tokens.len()))?;
+        let group = NewGroup::new(id, &request);
+        self.check_length(id, group.prompt.len().max(request.encoder_tokens.len()))?;
         let active = Active::new(request, self.n_ctx, &self.vocabulary, self.abilities.is_causal)?;
-        let request = &active.request;
-        let group = NewGroup {
-            id,
-            prompt,
-            encoder_tokens: request.encoder_tokens.clone(),
-            width: request.width(),
-            lockstep: request.is_beam_search(),
-            priority: request.priority,
-            root: request.root(),
-            reuses_prefix: active.logits_from().is_none(),
-            logits_from: request.logits_from(),
-        };
+        let group = NewGroup { reuses_prefix: active.logits_from().is_none(), ..group };
         self.scheduler.add(&group)?;
         self.requests.insert(id, active);
         self.next_id += 1;
@@ -263,6 +265,7 @@ impl<R: Runner> EngineCore<R> {
         if let Some(cost) = self.runner.preemption_cost() {
             self.scheduler.set_preemption_cost(cost);
         }
+        self.draft()?;
         let plan = self.scheduler.schedule()?;
         self.count_use(&plan);
         let refused = self.refuse(&plan);
@@ -276,6 +279,32 @@ impl<R: Runner> EngineCore<R> {
             Err(e) => {
                 self.recover(&plan, e)?;
                 Ok(std::mem::take(&mut self.pending))
+            }
+        }
+    }
+
+    /// Gives the next step guesses of the next tokens. Where they fail, texts go on without them, with a warning.
+    fn draft(&mut self) -> Result<()> {
+        let Some(Speculation { drafter, max_drafts, .. }) = &mut self.speculation else { return Ok(()) };
+        let texts = self.scheduler.running().filter_map(|(request, sequence)| {
+            // After wrong guesses a recurrent model computes more than one token.
+            let is_next = (1..=*max_drafts + 1).contains(&sequence.n_missing());
+            let active = self.requests.get(&request).filter(|_| is_next)?;
+            let room = active.max_drafts(sequence.id, sequence.tokens().len());
+            let max_drafts = room.min(*max_drafts);
+            (max_drafts > 0).then_some(DraftInput { sequence, max_drafts })
+        });
+        let texts: Vec<DraftInput<'_>> = texts.collect();
+        match drafter.draft(&texts, &mut self.runner) {
+            Ok(drafts) => {
+                let ids: Vec<SequenceId> = texts.iter().map(|text| text.sequence.id).collect();
+                ids.into_iter().zip(drafts).try_for_each(|(id, drafts)| self.scheduler.draft(id, drafts))
+            }
+            Err(e) if e.is_cancelled() => Err(e),
+            Err(e) => {
+                self.runner.warn(format!("{e}; texts go on without drafts of their next tokens"));
+                self.speculation = None;
+                Ok(())
             }
         }
     }
@@ -336,9 +365,13 @@ impl<R: Runner> EngineCore<R> {
             let given = by_request.get(id)?.iter().map(|&i| (batch.rows[i], rows.row(i))).collect();
             Some(Pick::new(*id, active, given))
         });
-        let tokens = |id: SequenceId| running.get(&id).map_or(&[][..], |(_, seq)| seq.tokens());
-        for pick in pick_all(picks.collect(), &self.runner, &tokens, &self.vocabulary) {
+        let known = |id: SequenceId| {
+            let Some((_, seq)) = running.get(&id) else { return Known::default() };
+            Known { tokens: seq.tokens(), drafts: seq.drafts() }
+        };
+        for pick in pick_all(picks.collect(), &self.runner, &known, &self.vocabulary) {
             picked.events.extend(pick.events);
+            picked.drafted.add(std::mem::take(&mut pick.active.drafted));
             match pick.next {
                 Ok(Some(next)) => {
                     if pick.active.is_done() {
@@ -356,7 +389,8 @@ impl<R: Runner> EngineCore<R> {
 
     /// Goes on from a step with what was picked.
     fn complete(&mut self, picked: Picked, events: &mut Vec<EngineEvent>) -> Result<()> {
-        let Picked { outcomes, ended, events: of_picks } = picked;
+        let Picked { outcomes, ended, drafted, events: of_picks } = picked;
+        self.speculation.iter_mut().for_each(|speculation| speculation.used.add(drafted));
         events.extend(of_picks);
         let failed: Vec<RequestId> =
             ended.iter().filter(|(_, error)| error.is_some()).map(|(id, _)| *id).collect();
@@ -481,6 +515,7 @@ struct Picked {
     outcomes: Vec<Outcome>,
     /// Requests that end, with the error if there was one.
     ended: Vec<(RequestId, Option<Error>)>,
+    drafted: DraftUse,
     events: Vec<EngineEvent>,
 }
 

@@ -1,6 +1,6 @@
 //! The next tokens of all requests of a step: of many logits on several threads, since each request has its own state.
 
-use super::active::{Active, Vocabulary};
+use super::active::{Active, Known, Vocabulary};
 use super::event::EngineEvent;
 use super::runner::Runner;
 use crate::batch::OutputRow;
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::request::RequestId;
 use crate::sampler::Row;
 use crate::scheduler::Child;
-use crate::sequence::{SequenceId, TokenId};
+use crate::sequence::SequenceId;
 use std::sync::{Mutex, PoisonError};
 
 /// Logits from which on several threads pick, about a millisecond's work: waking threads takes some of it. Counted as by
@@ -38,8 +38,8 @@ impl<'a> Pick<'a> {
         self.given.iter().map(n).sum::<usize>() * self.active.cost_per_logit()
     }
 
-    fn run<'t>(&mut self, tokens: &dyn Fn(SequenceId) -> &'t [TokenId], vocabulary: &Vocabulary) {
-        self.next = self.active.pick(self.id, &self.given, tokens, vocabulary, &mut self.events);
+    fn run<'t>(&mut self, known: &dyn Fn(SequenceId) -> Known<'t>, vocabulary: &Vocabulary) {
+        self.next = self.active.pick(self.id, &self.given, known, vocabulary, &mut self.events);
     }
 }
 
@@ -47,17 +47,17 @@ impl<'a> Pick<'a> {
 pub fn pick_all<'a, 't, R: Runner>(
     mut picks: Vec<Pick<'a>>,
     runner: &R,
-    tokens: &(dyn Fn(SequenceId) -> &'t [TokenId] + Sync),
+    known: &(dyn Fn(SequenceId) -> Known<'t> + Sync),
     vocabulary: &Vocabulary,
 ) -> Vec<Pick<'a>> {
     let cost: usize = picks.iter().map(Pick::cost).sum();
     if cost < PARALLEL_LOGITS || picks.len() < 2 {
-        picks.iter_mut().for_each(|pick| pick.run(tokens, vocabulary));
+        picks.iter_mut().for_each(|pick| pick.run(known, vocabulary));
         return picks;
     }
     let cells: Vec<Mutex<Pick<'a>>> = picks.into_iter().map(Mutex::new).collect();
     runner.for_each(cells.len(), &|i| {
-        cells[i].lock().unwrap_or_else(PoisonError::into_inner).run(tokens, vocabulary);
+        cells[i].lock().unwrap_or_else(PoisonError::into_inner).run(known, vocabulary);
     });
     cells.into_iter().map(|cell| cell.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }

@@ -3,6 +3,7 @@
 mod alone;
 mod beams;
 mod cpu;
+mod drafts;
 mod embeddings;
 mod fake;
 mod handle;

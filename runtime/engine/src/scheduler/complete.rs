@@ -21,8 +21,17 @@ pub struct Outcome {
 pub struct Child {
     /// The sequence that it continues.
     pub parent: SequenceId,
-    /// Its next token.
+    /// How many of the step's guesses are the next tokens.
+    pub n_accepted: usize,
+    /// Its next token, after those.
     pub token: TokenId,
+}
+
+impl Child {
+    /// A sequence that goes on with this token.
+    pub fn new(parent: SequenceId, token: TokenId) -> Child {
+        Child { parent, n_accepted: 0, token }
+    }
 }
 
 impl Scheduler {
@@ -33,9 +42,22 @@ impl Scheduler {
         self.check_outcomes(outcomes)?;
         let computed = self.in_flight.take().unwrap_or_default();
         let computed: HashMap<SequenceId, usize> = computed.iter().map(|c| (c.id, c.n_new)).collect();
+        let children = outcomes.iter().flat_map(|outcome| &outcome.next);
+        let accepted: HashMap<SequenceId, usize> = children.map(|c| (c.parent, c.n_accepted)).collect();
+        let mut stepped_back = Vec::new();
         for seq in self.running.iter_mut().flat_map(|g| &mut g.sequences) {
             let Some(n_new) = computed.get(&seq.id) else { continue };
-            seq.advance(*n_new);
+            let n_accepted = accepted.get(&seq.id).copied().unwrap_or(0);
+            let n_wrong = n_new.saturating_sub(seq.n_missing() + n_accepted);
+            seq.accept(n_accepted);
+            seq.shrink(&mut self.device)?;
+            // A state is of all tokens of its step: after wrong ones the others are computed again.
+            if n_wrong > 0 && self.device.is_recurrent() {
+                seq.discard_state(&mut self.device.states)?;
+                stepped_back.push(seq.id);
+                continue;
+            }
+            seq.advance(n_new - n_wrong);
             seq.commit_state(&mut self.device.states)?;
             if self.config.prefix_cache && !self.device.is_recurrent() {
                 seq.name_blocks(&mut self.device)?;
@@ -44,7 +66,7 @@ impl Scheduler {
         }
         let mut continued = Vec::new();
         for outcome in outcomes {
-            continued.push(self.go_on(outcome)?);
+            continued.push(self.go_on(outcome, &stepped_back)?);
         }
         self.end_aborted()?;
         Ok(continued)
@@ -61,9 +83,15 @@ impl Scheduler {
                 return Err(Error::TooManySequences { id: *id, found, width });
             }
             for child in next {
-                let parent = group.sequences.iter().find(|seq| seq.id == child.parent);
-                if parent.is_none_or(|parent| self.n_missing_after_step(parent) != 0) {
-                    return Err(Error::UnknownSequence { id: child.parent });
+                let (id, n_accepted) = (child.parent, child.n_accepted);
+                let parent = group.sequences.iter().find(|seq| seq.id == id);
+                let Some(parent) = parent.filter(|parent| self.n_missing_after_step(parent) == 0) else {
+                    return Err(Error::UnknownSequence { id });
+                };
+                let n_drafted = self.n_drafted(parent);
+                let is_forked = next.iter().filter(|other| other.parent == id).count() > 1;
+                if n_accepted > n_drafted || (is_forked && n_accepted > 0) {
+                    return Err(Error::TooManyAccepted { id, n_accepted, n_drafted });
                 }
             }
         }
@@ -72,17 +100,27 @@ impl Scheduler {
 
     /// Tokens that a sequence lacks when the step in flight is computed.
     pub(super) fn n_missing_after_step(&self, seq: &Sequence) -> usize {
-        let chunks = self.in_flight.iter().flatten();
-        seq.n_missing() - chunks.filter(|chunk| chunk.id == seq.id).map(|chunk| chunk.n_new).sum::<usize>()
+        seq.n_missing().saturating_sub(self.n_in_flight(seq))
     }
 
-    fn go_on(&mut self, outcome: &Outcome) -> Result<Vec<SequenceId>> {
+    /// Guesses of a sequence that the step in flight computes.
+    pub(super) fn n_drafted(&self, seq: &Sequence) -> usize {
+        self.n_in_flight(seq).saturating_sub(seq.n_missing())
+    }
+
+    fn n_in_flight(&self, seq: &Sequence) -> usize {
+        let chunks = self.in_flight.iter().flatten();
+        chunks.filter(|chunk| chunk.id == seq.id).map(|chunk| chunk.n_new).sum()
+    }
+
+    /// Sequences in `stepped_back` have computed all their tokens too, though their state does not count.
+    fn go_on(&mut self, outcome: &Outcome, stepped_back: &[SequenceId]) -> Result<Vec<SequenceId>> {
         let Some(at) = self.running.iter().position(|g| g.id == outcome.request) else {
             return Ok(Vec::new());
         };
         let group = &mut self.running[at];
         let (parents, mut sequences): (Vec<_>, Vec<_>) =
-            group.sequences.drain(..).partition(|seq| seq.n_missing() == 0);
+            group.sequences.drain(..).partition(|seq| seq.n_missing() == 0 || stepped_back.contains(&seq.id));
         let mut parents: Vec<Option<Sequence>> = parents.into_iter().map(Some).collect();
         let mut ids = Vec::new();
         for (i, child) in outcome.next.iter().enumerate() {

@@ -32,6 +32,8 @@ pub enum Event {
     Cost(PreemptionCost),
     /// A request with one sequence goes on after other tokens.
     Replace(RequestId, Vec<TokenId>),
+    /// The next step computes these guesses of a sequence's next tokens, if it has room.
+    Draft(SequenceId, Vec<TokenId>),
 }
 
 /// What an event leads to.
@@ -65,6 +67,7 @@ impl Scheduler {
                 Effect::None
             }
             Event::MaxTokens(n) => self.set_max_num_batched_tokens(*n).map(|()| Effect::None)?,
+            Event::Draft(id, tokens) => self.draft(*id, tokens.clone()).map(|()| Effect::None)?,
             Event::Replace(id, tokens) => self.replace(*id, tokens).map(|()| Effect::None)?,
         })
     }

@@ -3,7 +3,7 @@
 use crate::kv::pool::BlockId;
 use crate::kv::pools::CachePools;
 use crate::kv::prefix::BlockHash;
-use crate::request::RequestId;
+use crate::request::{Request, RequestId};
 use crate::sequence::{Sequence, TokenId};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -29,6 +29,23 @@ pub struct NewGroup {
     pub reuses_prefix: bool,
     /// The position from which the logits of prompt tokens are required, if they are.
     pub logits_from: Option<usize>,
+}
+
+impl NewGroup {
+    /// What the scheduler takes of a request.
+    pub(crate) fn new(id: RequestId, request: &Request) -> NewGroup {
+        NewGroup {
+            id,
+            prompt: request.known_tokens(),
+            encoder_tokens: request.encoder_tokens.clone(),
+            width: request.width(),
+            lockstep: request.is_beam_search(),
+            priority: request.priority,
+            root: request.root(),
+            reuses_prefix: true,
+            logits_from: request.logits_from(),
+        }
+    }
 }
 
 /// A request and its live sequences.

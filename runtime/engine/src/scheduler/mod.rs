@@ -8,6 +8,7 @@
 mod admit;
 mod complete;
 mod config;
+mod draft;
 mod event;
 mod group;
 mod plan;
@@ -116,6 +117,7 @@ impl Scheduler {
             return Err(Error::StepInFlight);
         }
         let mut plan = StepPlan::default();
+        self.fit_drafts();
         match self.config.policy {
             Policy::Chunked => {
                 self.reserve_running(&mut plan)?;
@@ -178,7 +180,8 @@ impl Scheduler {
         self.config.cost = Some(cost);
     }
 
-    /// Puts other tokens in the place of those of a request with one sequence, which goes on after them.
+    /// Puts other tokens in the place of those of a request with one sequence, which goes on after them. What it has computed
+    /// of their beginning stays where it runs.
     pub fn replace(&mut self, id: RequestId, tokens: &[TokenId]) -> Result<()> {
         if self.in_flight.is_some() {
             return Err(Error::StepInFlight);
@@ -194,9 +197,19 @@ impl Scheduler {
         });
         let Some((i, mut group)) = taken else { return Err(Error::UnknownRequest { id }) };
         let pools = if i == 1 { &mut self.host } else { &mut self.device };
-        let outcome = group.sequences[0].replace(tokens.to_vec(), pools);
-        insert(&mut self.waiting, group);
-        outcome
+        let (sequence, runs) = (&mut group.sequences[0], i == 0);
+        let outcome = match runs && sequence.n_kept_of(tokens, pools) > 0 {
+            true => sequence.go_on_after(tokens.to_vec(), pools).map(|()| &mut self.running),
+            false => sequence.replace(tokens.to_vec(), pools).map(|()| &mut self.waiting),
+        };
+        match outcome {
+            Ok(queue) => drop(insert(queue, group)),
+            Err(e) => {
+                insert(&mut self.waiting, group);
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 
     /// A request, whatever its queue.

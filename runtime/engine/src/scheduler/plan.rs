@@ -36,7 +36,7 @@ pub struct BlockMove {
     pub to: BlockId,
 }
 
-/// The next `n_new` missing tokens of a sequence.
+/// The next `n_new` missing tokens of a sequence, then guesses of those after them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScheduledChunk {
     /// Whose tokens.

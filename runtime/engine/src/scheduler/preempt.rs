@@ -8,6 +8,7 @@ impl Scheduler {
     /// Takes the blocks of the running group with the lowest rank: into host memory, or they are computed again.
     pub(super) fn preempt_last(&mut self, plan: &mut StepPlan) -> Result<()> {
         let Some(mut group) = self.running.pop_back() else { return Ok(()) };
+        group.sequences.iter_mut().for_each(|seq| seq.accept(0));
         let swaps = self.mode(&group) == PreemptionMode::Swap;
         let moves = if swaps { relocate(&mut group, &mut self.device, &mut self.host)? } else { None };
         let mode = match moves {
@@ -115,7 +116,10 @@ impl Scheduler {
     pub fn fail(&mut self) -> Result<()> {
         self.in_flight = None;
         let mut sequences = self.running.iter_mut().flat_map(|g| &mut g.sequences);
-        sequences.try_for_each(|seq| seq.discard_state(&mut self.device.states))?;
+        sequences.try_for_each(|seq| {
+            seq.accept(0);
+            seq.discard_state(&mut self.device.states)
+        })?;
         self.end_aborted()?;
         // The next step may have room for fewer tokens, and none of these texts is cut.
         if self.config.is_causal { Ok(()) } else { self.start_again() }

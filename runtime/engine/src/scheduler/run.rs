@@ -54,7 +54,7 @@ impl Scheduler {
         }
         for seq in group.sequences.iter().filter(|seq| is_lacking(seq.n_missing())) {
             let has_blocks = !seq.blocks().ids().is_empty();
-            let n_missing = seq.n_missing() - usize::from(waits);
+            let n_missing = seq.n_missing() + seq.drafts().len() - usize::from(waits);
             // The encoder's part of a step is as large as the largest decoder's.
             let is_read = plan.n_to_encode + seq.n_to_encode() <= self.max_new;
             let n_new = if has_blocks && is_read { n_missing.min(plan.n_left(max)) } else { 0 };

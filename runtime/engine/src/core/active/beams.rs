@@ -55,7 +55,7 @@ impl Beams {
         }
         self.beams = self.search.next(&self.beams, &tops, stops);
         let child =
-            |beam: &Beam<SequenceId>| beam.tokens.last().map(|&token| Child { parent: beam.sequence, token });
+            |beam: &Beam<SequenceId>| beam.tokens.last().map(|&token| Child::new(beam.sequence, token));
         Ok(self.beams.iter().filter_map(child).collect())
     }
 

@@ -1,6 +1,6 @@
 //! The texts of a request, each sampled for itself.
 
-use super::{EngineEvent, Vocabulary, without};
+use super::{EngineEvent, Known, Vocabulary, without};
 use crate::bad_words::BadWords;
 use crate::batch::OutputRow;
 use crate::error::{Error, Result};
@@ -10,7 +10,9 @@ use crate::request::{Decoding, Request, RequestId};
 use crate::sampler::{Row, Sampler};
 use crate::scheduler::Child;
 use crate::sequence::{SequenceId, TokenId};
+use crate::speculation::DraftUse;
 use crate::stop::Finish;
+use std::borrow::Cow;
 
 /// Texts that go on, with their sequences.
 #[derive(Default)]
@@ -36,6 +38,7 @@ pub struct Picked {
     pub next: Vec<Child>,
     pub events: Vec<EngineEvent>,
     pub done: Vec<CompletionOutput>,
+    pub drafted: DraftUse,
 }
 
 impl Picked {
@@ -100,44 +103,67 @@ impl Texts {
         Ok(())
     }
 
-    /// A token for each text whose logits are given.
+    /// A token for each text whose logits are given, and more where drafts are what is picked.
     pub fn pick<'t>(
         &mut self,
         rules: &Rules<'_>,
         given: &[(OutputRow, Row<'_>)],
-        tokens: &dyn Fn(SequenceId) -> &'t [TokenId],
+        known: &dyn Fn(SequenceId) -> Known<'t>,
         picked: &mut Picked,
     ) -> Result<()> {
         let Rules { id, request, full_at, .. } = *rules;
         let (mut sampled, mut others) = (Vec::new(), Vec::new());
         for (sequence, mut output) in self.live.drain(..) {
-            let Some((_, row)) = given.iter().find(|(row, _)| row.id == sequence) else {
+            let rows: Vec<Row<'_>> =
+                given.iter().filter(|(row, _)| row.id == sequence).map(|(_, row)| *row).collect();
+            let n_rows = rows.len();
+            if n_rows == 0 {
                 others.push((sequence, output));
                 continue;
-            };
-            let n_known = tokens(sequence).len();
-            if full_at.is_some_and(|full_at| n_known >= full_at) {
-                picked.end(id, output, Finish::Length);
-                continue;
             }
-            let forbidden = forbidden(rules, &output);
-            let token = sample(request, &mut output, *row, tokens(sequence), &forbidden)?;
-            let taken = token.token;
-            match picked.push(rules, &mut output, token)? {
-                None => {
-                    picked.next.push(Child { parent: sequence, token: taken });
-                    sampled.push((sequence, output));
-                    if full_at == Some(n_known + 1) {
-                        picked.events.push(EngineEvent::ContextFull { request: id });
-                    }
+            let Known { tokens, drafts } = known(sequence);
+            let mut history = Cow::Borrowed(tokens);
+            let n_before = output.tokens.len();
+            let mut finish = None;
+            // The row after a draft counts if the token that was picked is that draft.
+            for (n_accepted, row) in rows.into_iter().enumerate() {
+                if full_at.is_some_and(|full_at| history.len() >= full_at) {
+                    finish = Some(Finish::Length);
+                    break;
                 }
+                let forbidden = forbidden(rules, &output);
+                let sampled = sample(request, &mut output, row, &history, &forbidden)?;
+                let token = sampled.token;
+                finish = picked.push(rules, &mut output, sampled)?;
+                if finish.is_some() {
+                    break;
+                }
+                if full_at == Some(history.len() + 1) {
+                    picked.events.push(EngineEvent::ContextFull { request: id });
+                }
+                if drafts.get(n_accepted) != Some(&token) || n_accepted + 1 == n_rows {
+                    picked.next.push(Child { parent: sequence, n_accepted, token });
+                    break;
+                }
+                history.to_mut().push(token);
+            }
+            let n_picked = output.tokens.len() - n_before;
+            picked.drafted.count(n_rows - 1, n_picked.saturating_sub(1));
+            match finish {
                 Some(finish) => picked.end(id, output, finish),
+                None => sampled.push((sequence, output)),
             }
         }
         // Those that go on, in the order of their children.
         sampled.extend(others);
         self.live = sampled;
         Ok(())
+    }
+
+    /// Tokens that the text of a sequence may have, besides those that it has.
+    pub fn n_left(&self, id: SequenceId, max_tokens: usize) -> usize {
+        let output = self.live.iter().find(|(sequence, _)| *sequence == id);
+        output.map_or(0, |(_, output)| max_tokens.saturating_sub(output.tokens.len()))
     }
 
     /// The sequences of the last step's children, in order.

@@ -28,6 +28,8 @@ pub struct Setting {
     pub n_withheld: usize,
     /// Context shifts, and changes of the tokens of a step.
     pub n_shifts: usize,
+    /// Steps with guesses of next tokens.
+    pub n_drafts: usize,
     /// Tokens at which a sequence ends.
     pub n_max: usize,
 }
@@ -79,6 +81,7 @@ pub fn setting() -> Setting {
         n_losses: 0,
         n_withheld: 0,
         n_shifts: 0,
+        n_drafts: 0,
         n_max: 5,
     }
 }
@@ -116,8 +119,15 @@ struct Node {
 impl Node {
     fn key(&self) -> Vec<u8> {
         let left = &self.left;
-        let counts =
-            [self.n_added, left.n_aborts, left.n_failures, left.n_losses, left.n_withheld, left.n_shifts];
+        let counts = [
+            self.n_added,
+            left.n_aborts,
+            left.n_failures,
+            left.n_losses,
+            left.n_withheld,
+            left.n_shifts,
+            left.n_drafts,
+        ];
         let mut key = self.world.key();
         key.extend(counts.map(|n| n as u8));
         key
@@ -145,6 +155,12 @@ impl Node {
             if forked != plain {
                 events.push(Event::Completed(forked));
             }
+            for n in 1..=2 {
+                let accepting = self.world.accepting(plain.clone(), n);
+                if accepting != self.world.accepting(plain.clone(), n - 1) {
+                    events.push(Event::Completed(accepting));
+                }
+            }
             events.push(Event::Completed(plain));
             if left.n_failures > 0 {
                 events.push(Event::Failed);
@@ -160,6 +176,11 @@ impl Node {
             events.push(Event::MaxTokens(2));
             let single = s.groups().filter(|g| g.sequences.len() == 1 && s.in_flight.is_none());
             events.extend(single.map(|g| Event::Replace(g.id, vec![1, 2, 3])));
+        }
+        if left.n_drafts > 0 && s.in_flight.is_none() {
+            let groups = s.running.iter().filter(|g| !g.lockstep);
+            let drafted = groups.flat_map(|g| &g.sequences).filter(|seq| seq.n_missing() == 1);
+            events.extend(drafted.map(|seq| Event::Draft(seq.id, vec![3, 4])));
         }
         if left.n_withheld > 0 {
             events.push(Event::Withhold(left.n_withheld));
@@ -177,6 +198,7 @@ impl Node {
             Event::Failed => next.left.n_failures -= 1,
             Event::CachesLost | Event::HostBlocksLost => next.left.n_losses -= 1,
             Event::MaxTokens(_) | Event::Replace(..) => next.left.n_shifts -= 1,
+            Event::Draft(..) => next.left.n_drafts -= 1,
             Event::Withhold(0) => next.left.n_withheld = 0,
             _ => {}
         }
@@ -219,6 +241,36 @@ fn settings() -> Vec<(&'static str, Setting)> {
         ("lost caches", with(&|s| (s.n_losses, s.config.preemption) = (1, Preemption::Swap))),
         ("withheld", with(&|s| s.n_withheld = 2)),
         ("shifts", with(&|s| s.n_shifts = 1)),
+        (
+            "drafts",
+            with(&|s| {
+                s.n_drafts = 1;
+                s.requests.truncate(3);
+            }),
+        ),
+        (
+            "drafts and a prefix cache",
+            with(&|s| {
+                (s.config.prefix_cache, s.n_drafts, s.n_failures) = (true, 2, 1);
+                s.requests = vec![request(0, &[1, 2, 3], 2), request(1, &[1, 2, 3], 1)];
+            }),
+        ),
+        (
+            "drafts of windows",
+            with(&|s| {
+                windowed(s);
+                (s.n_drafts, s.config.max_num_batched_tokens) = (2, 4);
+                s.requests.truncate(2);
+            }),
+        ),
+        (
+            "drafts of states",
+            with(&|s| {
+                recurrent(s);
+                s.n_drafts = 2;
+                s.requests.truncate(2);
+            }),
+        ),
         ("prompt logits", with(&|s| s.requests[0].logits_from = Some(0))),
         ("windows", with(&windowed)),
         (

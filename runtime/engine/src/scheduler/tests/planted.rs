@@ -89,6 +89,27 @@ fn a_sequence_that_is_lost_when_its_group_forks() {
     assert!(error.contains("sequences are"), "{error}");
 }
 
+#[test]
+fn a_guess_that_counts_before_it_is_checked() {
+    let fault: Fault = |s, _| {
+        let sequences = s.running.iter_mut().flat_map(|g| &mut g.sequences);
+        sequences.filter(|seq| !seq.drafts().is_empty()).for_each(|seq| seq.accept(1));
+    };
+    let error = find(fault, |s| s.n_drafts = 1);
+    assert!(error.contains("sequences are"), "{error}");
+}
+
+#[test]
+fn blocks_of_wrong_guesses_that_are_given_back_twice() {
+    let fault: Fault = |s, _| {
+        let drafted = s.running.iter().flat_map(|g| &g.sequences).find(|seq| !seq.drafts().is_empty());
+        let last = drafted.and_then(|seq| seq.blocks().ids().last().copied());
+        last.map_or(Ok(()), |block| s.device.blocks.free(block)).unwrap();
+    };
+    let error = find(fault, |s| s.n_drafts = 1);
+    assert!(error.contains("is counted") || error.contains("are free"), "{error}");
+}
+
 /// Slots of states are written while forks still read them.
 #[test]
 fn a_state_that_is_written_in_place() {

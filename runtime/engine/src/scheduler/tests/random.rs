@@ -89,6 +89,13 @@ fn next(chance: &mut Chance, world: &World, n_requests: &mut u64, n_blocks: usiz
     if chance.one_in(40) {
         return Event::Withhold(chance.below(n_blocks / 2));
     }
+    if chance.one_in(3)
+        && s.in_flight.is_none()
+        && let Some(group) = s.running.iter().find(|g| !g.lockstep && g.id.0 as usize % 3 == chance.below(3))
+        && let Some(seq) = group.sequences.iter().rfind(|seq| seq.n_missing() <= 2)
+    {
+        return Event::Draft(seq.id, (0..1 + chance.below(5) as TokenId).collect());
+    }
     match &s.in_flight {
         None => Event::Schedule,
         Some(_) if chance.one_in(20) => Event::Failed,
@@ -99,19 +106,24 @@ fn next(chance: &mut Chance, world: &World, n_requests: &mut u64, n_blocks: usiz
                     outcome.next.pop();
                 }
             }
-            Event::Completed(outcomes)
+            Event::Completed(world.accepting(outcomes, chance.below(6)))
         }
     }
 }
 
 #[test]
 fn random_walks_keep_all_invariants_and_replay() {
-    let mut totals = [0; 3];
+    let mut totals = [0; 4];
     for seed in 0..300 {
         let world = walk(seed, 300);
         let count = |is: fn(&Event) -> bool| world.trace.iter().filter(|e| is(e)).count();
         totals[0] += count(|e| matches!(e, Event::Schedule));
         totals[1] += world.refused.len();
+        let accepted = |e: &Event| match e {
+            Event::Completed(outcomes) => outcomes.iter().flat_map(|o| &o.next).map(|c| c.n_accepted).sum(),
+            _ => 0,
+        };
+        totals[3] += world.trace.iter().map(accepted).sum::<usize>();
 
         let mut again = world.first.clone();
         for event in &world.trace {
@@ -121,5 +133,5 @@ fn random_walks_keep_all_invariants_and_replay() {
         totals[2] += 1;
     }
     println!("{} steps, {} refused, {} traces replayed", totals[0], totals[1], totals[2]);
-    assert!(totals[0] > 10_000 && totals[1] > 0);
+    assert!(totals[0] > 10_000 && totals[1] > 0 && totals[3] > 1000, "{totals:?}");
 }

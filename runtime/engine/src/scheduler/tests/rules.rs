@@ -44,7 +44,7 @@ pub fn go_on(s: &mut Scheduler, n: u32) {
     let outcome = |g: &Group| {
         let parents = g.sequences.iter().filter(is_due);
         let next: Vec<Child> =
-            parents.flat_map(|seq| (0..n).map(|token| Child { parent: seq.id, token })).collect();
+            parents.flat_map(|seq| (0..n).map(|token| Child::new(seq.id, token))).collect();
         (!next.is_empty()).then_some(Outcome { request: g.id, next })
     };
     let outcomes: Vec<Outcome> = s.running.iter().filter_map(outcome).collect();
@@ -275,7 +275,7 @@ fn events_out_of_order_are_refused() {
     s.schedule().unwrap();
     assert_eq!(s.schedule(), Err(Error::StepInFlight));
     let before = s.clone();
-    let child = Child { parent: SequenceId(0), token: 1 };
+    let child = Child::new(SequenceId(0), 1);
     let outcome = |next: Vec<Child>| [Outcome { request: RequestId(0), next }];
     assert!(s.complete(&outcome(vec![child; 2])).is_err(), "one more than its width");
     assert!(s.complete(&outcome(vec![Child { parent: SequenceId(7), ..child }])).is_err());

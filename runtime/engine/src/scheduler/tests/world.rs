@@ -14,6 +14,11 @@ fn content(tokens: &[TokenId]) -> u64 {
         | 1
 }
 
+/// The tokens of a sequence and its guesses of the next ones.
+fn with_drafts(seq: &Sequence) -> Vec<TokenId> {
+    [seq.tokens(), seq.drafts()].concat()
+}
+
 /// Changes the state after an event as a bug would.
 pub type Fault = fn(&mut Scheduler, &mut StepPlan);
 
@@ -45,7 +50,7 @@ impl Memory {
             (true, _) if held != expected => Err(format!("{} reads a wrong state", seq.id)),
             (true, _) => Ok(()),
             (false, Some(to)) => {
-                self.states[to.0 as usize] = content(&seq.tokens()[..end]);
+                self.states[to.0 as usize] = content(&with_drafts(seq)[..end]);
                 Ok(())
             }
             (false, None) => Err(format!("{} has no slot for its next state", seq.id)),
@@ -65,10 +70,11 @@ impl Memory {
             (true, 0) => 0,
             (true, window) => (seq.n_computed() + 1).saturating_sub(window),
         };
+        let tokens = with_drafts(seq);
         let table = seq.tables().nth(pool).ok_or("a sequence without a table")?;
         for position in first..end {
             let slot = table.slot(position, block_size).ok_or("a token without a slot")? as usize;
-            let expected = content(&seq.tokens()[..=position]);
+            let expected = content(&tokens[..=position]);
             match read {
                 false => self.tokens[pool][slot] = expected,
                 true if self.tokens[pool][slot] != expected => {
@@ -189,7 +195,7 @@ impl World {
 
     /// Applies an event and checks all invariants.
     pub fn apply(&mut self, event: Event) -> Result<Effect, String> {
-        let due = self.due();
+        let (due, drafts) = (self.due(), self.drafts());
         let was_in_flight = self.s.in_flight.is_some();
         let mut effect = self.s.apply(&event).map_err(|e| format!("{event:?}: {e}"))?;
         let mut none = StepPlan::default();
@@ -203,7 +209,7 @@ impl World {
             (Event::HostBlocksLost, _) => self.host.clear(),
             _ => {}
         }
-        self.expect(&event, &effect, &due, was_in_flight);
+        self.expect(&event, &effect, (&due, &drafts), was_in_flight);
         self.trace.push(event);
         self.check().map_err(|e| format!("{e}\n{:#?}", self.s))?;
         Ok(effect)
@@ -215,8 +221,20 @@ impl World {
         all.filter(|seq| self.s.n_missing_after_step(seq) == 0).map(|seq| seq.id).collect()
     }
 
-    /// Which sequences there must be after an event.
-    fn expect(&mut self, event: &Event, effect: &Effect, due: &[SequenceId], was_in_flight: bool) {
+    /// The guesses that the step in flight computes.
+    fn drafts(&self) -> HashMap<SequenceId, Vec<TokenId>> {
+        let all = self.s.running.iter().flat_map(|g| &g.sequences);
+        all.map(|seq| (seq.id, seq.drafts()[..self.s.n_drafted(seq)].to_vec())).collect()
+    }
+
+    /// Which sequences there must be after an event, of those with all their tokens computed and the guesses before it.
+    fn expect(
+        &mut self,
+        event: &Event,
+        effect: &Effect,
+        (due, drafts): (&[SequenceId], &HashMap<SequenceId, Vec<TokenId>>),
+        was_in_flight: bool,
+    ) {
         match (event, effect) {
             (Event::Add(new), _) => {
                 let group = self.s.group(new.id).expect("it was added");
@@ -239,6 +257,7 @@ impl World {
                     known.retain(|id, _| !due.contains(id));
                     for (child, id) in next.iter().zip(ids) {
                         let mut tokens = before[&child.parent].clone();
+                        tokens.extend(drafts.get(&child.parent).into_iter().flatten().take(child.n_accepted));
                         tokens.push(child.token);
                         known.insert(*id, tokens);
                     }
@@ -339,7 +358,7 @@ impl World {
         let mut next = Vec::new();
         for (i, seq) in due.iter().filter(|seq| seq.tokens().len() < n_max).enumerate() {
             let n = if i == 0 && fork && group.sequences.len() < group.width { 2 } else { 1 };
-            next.extend((0..n).map(|token| Child { parent: seq.id, token: token + 7 * i as u32 }));
+            next.extend((0..n).map(|token| Child::new(seq.id, token + 7 * i as u32)));
         }
         Outcome { request: group.id, next }
     }
@@ -347,6 +366,20 @@ impl World {
     /// The step in flight with the plainest outcome.
     pub fn outcomes(&self, n_max: usize, fork: bool) -> Vec<Outcome> {
         self.sampled().into_iter().map(|g| self.outcome(g, n_max, fork)).collect()
+    }
+
+    /// The same where the first `n` guesses of each sequence that goes on once are its next tokens.
+    pub fn accepting(&self, mut outcomes: Vec<Outcome>, n: usize) -> Vec<Outcome> {
+        let drafts = self.drafts();
+        for outcome in &mut outcomes {
+            let parents: Vec<SequenceId> = outcome.next.iter().map(|child| child.parent).collect();
+            for child in &mut outcome.next {
+                let is_forked = parents.iter().filter(|parent| **parent == child.parent).count() > 1;
+                let n_drafted = drafts.get(&child.parent).map_or(0, Vec::len);
+                child.n_accepted = if is_forked { 0 } else { n.min(n_drafted) };
+            }
+        }
+        outcomes
     }
 
     /// Steps without further events end all requests.
@@ -378,6 +411,8 @@ impl World {
                 for seq in &g.sequences {
                     key.extend([seq.tokens().len() as u8, seq.n_computed() as u8]);
                     key.extend(seq.tokens().iter().map(|t| *t as u8));
+                    key.push(seq.drafts().len() as u8);
+                    key.extend(seq.drafts().iter().map(|t| *t as u8));
                     for table in seq.tables() {
                         key.extend([table.n_left() as u8, table.ids().len() as u8]);
                         key.extend(table.ids().iter().map(|b| b.0 as u8));

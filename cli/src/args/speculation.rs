@@ -1,0 +1,37 @@
+//! What guesses the next tokens of texts.
+
+use crate::values;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Speculative decoding: next tokens are guessed, and one step of the model computes them all.
+#[derive(Args, Debug, Clone, Default)]
+pub struct SpecArgs {
+    /// What guesses the next tokens of a text, which one step of the model then checks: the text stays the same, in fewer
+    /// steps [default: draft with --model-draft, else none].
+    #[arg(long, value_enum, value_name = "TYPE", help_heading = "Speculative decoding")]
+    pub spec_type: Option<SpecType>,
+    /// A smaller model with the same vocabulary, which guesses: a file, or a model of the store.
+    #[arg(long, value_name = "FILE", alias = "spec-draft-model", help_heading = "Speculative decoding")]
+    pub model_draft: Option<PathBuf>,
+    /// Most guesses of a text in a step.
+    #[arg(long, value_name = "N", value_parser = values::whole, default_value_t = 3)]
+    #[arg(aliases = ["draft", "draft-n", "spec-draft-n-max"], help_heading = "Speculative decoding")]
+    pub draft_max: usize,
+    /// Probability, in the smaller model, below which a token is not guessed, nor any after it.
+    #[arg(long, value_name = "P", value_parser = values::probability, default_value_t = 0.4)]
+    #[arg(alias = "spec-draft-p-min", help_heading = "Speculative decoding")]
+    pub draft_p_min: f32,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpecType {
+    /// Nothing.
+    None,
+    /// The model of --model-draft.
+    #[value(alias = "draft-simple")]
+    Draft,
+    /// The text itself: what followed its last tokens where they came before.
+    #[value(alias = "ngram-simple")]
+    Ngram,
+}

@@ -1,0 +1,186 @@
+//! Guesses of a smaller model with the same vocabulary.
+
+use super::{DraftInput, Drafter};
+use crate::batch::Batch;
+use crate::core::{EngineCore, Runner, StepInputs};
+use crate::error::{Error, Result};
+use crate::options::EngineOptions;
+use crate::request::{Request, RequestId};
+use crate::runner::DeviceRunner;
+use crate::sampler::Row;
+use crate::scheduler::{Child, NewGroup, Outcome};
+use crate::sequence::{SequenceId, TokenId};
+use llmrt_models::StepOutput;
+use std::collections::HashMap;
+
+/// Logits so far below the largest add nothing to the sum of probabilities that a float holds.
+const NEGLIGIBLE: f32 = 20.0;
+
+/// A model that guesses. It keeps a sequence for each text, and computes those tokens that it has not guessed itself.
+pub struct DraftModel {
+    core: EngineCore<DeviceRunner>,
+    /// The group of each text.
+    texts: HashMap<SequenceId, RequestId>,
+    next_id: u64,
+    /// Probability below which a token is no guess.
+    min_probability: f32,
+}
+
+/// A text of this call.
+struct Draft {
+    request: RequestId,
+    max_drafts: usize,
+    tokens: Vec<TokenId>,
+}
+
+impl DraftModel {
+    /// A model on its devices, whose tokens have the ids of the texts' model. A guess that is less likely than
+    /// `min_probability` is not made, nor any after it.
+    pub fn new(runner: DeviceRunner, min_probability: f32) -> Result<DraftModel> {
+        let core = runner.into_core(None)?;
+        core.check_generates()?;
+        Ok(DraftModel { core, texts: HashMap::new(), next_id: 0, min_probability })
+    }
+
+    /// The sizes of a model that guesses for these texts: its caches hold as many tokens as theirs do.
+    pub fn options(texts: &EngineCore<DeviceRunner>) -> EngineOptions {
+        let options = &texts.runner().options;
+        EngineOptions {
+            n_ctx: texts.n_ctx(),
+            n_batch: options.n_batch,
+            max_seqs: options.max_seqs,
+            block_size: options.block_size,
+            kv_blocks: Some(options.n_blocks()),
+            n_threads: options.n_threads,
+            strict: options.strict,
+            split: options.split,
+            keep_logits_from: options.keep_logits_from,
+            ..EngineOptions::default()
+        }
+    }
+
+    /// Gives a text's tokens to its group; `None` if it has no room for them.
+    fn begin(&mut self, text: &DraftInput<'_>) -> Result<Option<Draft>> {
+        let (sequence, tokens) = (text.sequence.id, text.sequence.tokens());
+        let n_vocab = self.core.runner().n_vocab() as u64;
+        let max_drafts = text.max_drafts.min(self.core.n_ctx().saturating_sub(tokens.len()));
+        if max_drafts == 0 || tokens.iter().any(|&token| u64::from(token) >= n_vocab) {
+            return Ok(None);
+        }
+        let (scheduler, _) = self.core.parts();
+        let request = match self.texts.get(&sequence) {
+            Some(&id) => {
+                scheduler.replace(id, tokens)?;
+                id
+            }
+            None => {
+                let request = Request::greedy(tokens.to_vec());
+                let id = RequestId(self.next_id);
+                self.next_id += 1;
+                scheduler.add(&NewGroup::new(id, &request))?;
+                self.texts.insert(sequence, id);
+                id
+            }
+        };
+        Ok(Some(Draft { request, max_drafts, tokens: Vec::new() }))
+    }
+
+    /// Ends the groups of texts that are not among these.
+    fn forget_others(&mut self, texts: &[DraftInput<'_>]) -> Result<()> {
+        let is_gone = |id: &SequenceId| !texts.iter().any(|text| text.sequence.id == *id);
+        let gone: Vec<SequenceId> = self.texts.keys().copied().filter(is_gone).collect();
+        gone.iter().filter_map(|id| self.texts.remove(id)).try_for_each(|id| self.core.parts().0.abort(id))
+    }
+
+    /// One step, and a guess of each text whose tokens it completes. `false`: there was nothing to compute.
+    fn step(&mut self, drafts: &mut [Draft]) -> Result<bool> {
+        let n_ctx = self.core.n_ctx();
+        let (scheduler, runner) = self.core.parts();
+        let plan = scheduler.schedule()?;
+        for refusal in &plan.refused {
+            self.texts.retain(|_, id| *id != refusal.request);
+        }
+        if plan.is_empty() {
+            scheduler.fail()?;
+            return Ok(false);
+        }
+        let computed = (|| {
+            runner.prepare()?;
+            runner.move_blocks(&plan)?;
+            let pools = scheduler.device();
+            let max_blocks = pools.blocks.blocks_for(n_ctx).max(1);
+            let find = |id| scheduler.sequence(id).map(|seq| (seq, None));
+            let batch = Batch::new(&plan.chunks, find, pools, max_blocks)?;
+            let needs = vec![Some(2); batch.rows.len()];
+            Runner::forward(runner, &StepInputs { batch: &batch, output: StepOutput::Logits, needs })?;
+            Ok(batch)
+        })();
+        let batch = match computed {
+            Ok(batch) => batch,
+            Err(e) => {
+                scheduler.fail()?;
+                return Err(e);
+            }
+        };
+        let rows = runner.rows()?;
+        let owners: HashMap<SequenceId, RequestId> =
+            scheduler.running().map(|(request, seq)| (seq.id, request)).collect();
+        let mut outcomes = Vec::new();
+        for (i, row) in batch.rows.iter().enumerate() {
+            let owner = owners.get(&row.id).ok_or(Error::UnknownSequence { id: row.id })?;
+            let Some(draft) = drafts.iter_mut().find(|draft| draft.request == *owner) else { continue };
+            let (token, probability) = likeliest(rows.row(i))?;
+            if probability < self.min_probability {
+                continue;
+            }
+            draft.tokens.push(token);
+            if draft.tokens.len() < draft.max_drafts {
+                outcomes.push(Outcome { request: *owner, next: vec![Child::new(row.id, token)] });
+            }
+        }
+        scheduler.complete(&outcomes)?;
+        Ok(true)
+    }
+}
+
+impl<R> Drafter<R> for DraftModel {
+    fn draft(&mut self, texts: &[DraftInput<'_>], _target: &mut R) -> Result<Vec<Vec<TokenId>>> {
+        self.forget_others(texts)?;
+        let mut places = Vec::new();
+        let mut drafts = Vec::new();
+        for text in texts {
+            let draft = self.begin(text)?;
+            places.push(draft.is_some().then_some(drafts.len()));
+            drafts.extend(draft);
+        }
+        while self.step(&mut drafts)? {}
+        let tokens =
+            |place: &Option<usize>| place.map_or(Vec::new(), |i| std::mem::take(&mut drafts[i].tokens));
+        Ok(places.iter().map(tokens).collect())
+    }
+}
+
+/// The token with the largest logit, and its probability.
+fn likeliest(row: Row<'_>) -> Result<(TokenId, f32)> {
+    let share = |logits: &mut dyn Iterator<Item = f32>, max: f32| {
+        logits.filter(|logit| max - logit < NEGLIGIBLE).map(|logit| (logit - max).exp()).sum::<f32>().recip()
+    };
+    match row {
+        Row::Largest(largest) => {
+            let first = largest.first().ok_or(Error::NoLogits)?;
+            Ok((first.id, share(&mut largest.iter().map(|c| c.logit), first.logit)))
+        }
+        Row::All(logits) => {
+            let mut best = (0, *logits.first().ok_or(Error::NoLogits)?);
+            for (&logit, id) in logits.iter().zip(0..) {
+                if logit.is_nan() {
+                    return Err(Error::BadLogit { token: id, found: logit });
+                }
+                if logit > best.1 {
+                    best = (id, logit);
+                }
+            }
+            Ok((best.0, share(&mut logits.iter().copied(), best.1)))
+        }
+    }
+}
