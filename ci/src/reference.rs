@@ -8,17 +8,26 @@ use std::process::Command;
 /// Computes results of these models, or of those that have none. `dir` is the one of `cargo ci peer`.
 pub fn reference(dir: &str, names: &[&str]) -> Result<(), String> {
     let dir = Path::new(dir);
-    let program = program(dir)?;
+    let [program, drafts] = ["reference.c", "drafts.cpp"].map(|source| program(dir, source));
+    let (program, drafts) = (program?, drafts?);
     let models = dir.join("models");
     write_models(&models)?;
     for name in self::names(&folder(), "txt")? {
         let Some(kind) = results(&folder().join(format!("{name}.txt")))? else { continue };
-        let ending = if kind == "flash" { "logits" } else { kind };
+        let ending = match kind.split(' ').next() {
+            Some("flash") | None => "logits",
+            Some(kind) => kind,
+        };
         let out = folder().join(format!("{name}.{ending}.f32"));
         let is_meant = if names.is_empty() { !out.exists() } else { names.contains(&name.as_str()) };
         if is_meant {
-            let mut compute = Command::new(&program);
-            run(compute.arg(models.join(format!("{name}.gguf"))).arg(tokens()).arg(&out).arg(kind))?;
+            let model = |name: &str| models.join(format!("{name}.gguf"));
+            match kind.strip_prefix("drafts ") {
+                Some(of) => {
+                    run(Command::new(&drafts).args([model(of), model(&name), tokens(), out.clone()]))?
+                }
+                None => run(Command::new(&program).arg(model(&name)).arg(tokens()).arg(&out).arg(kind))?,
+            }
             println!("{}", out.display());
         }
     }
@@ -56,24 +65,21 @@ pub fn names(dir: &Path, ending: &str) -> Result<Vec<String>, String> {
 }
 
 /// What a description's line `results` names; `None`: nothing.
-fn results(file: &Path) -> Result<Option<&'static str>, String> {
+fn results(file: &Path) -> Result<Option<String>, String> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let has = |results: &&str| text.lines().any(|line| line.trim() == format!("results {results}"));
-    let kind = ["none", "embeddings", "scores", "flash"].into_iter().find(has).unwrap_or("logits");
-    Ok(Some(kind).filter(|kind| *kind != "none"))
+    let kind = text.lines().find_map(|line| line.trim().strip_prefix("results ")).unwrap_or("logits");
+    Ok(Some(kind.to_string()).filter(|kind| kind != "none"))
 }
 
-/// `peer/reference.c`, linked with the library that `cargo ci peer DIR` built last.
-fn program(dir: &Path) -> Result<PathBuf, String> {
+/// A program of `peer/`, linked with the library that `cargo ci peer DIR` built last.
+fn program(dir: &Path, file: &str) -> Result<PathBuf, String> {
     let (source, build) = (peer::unpacked(dir)?, dir.join("build"));
-    let (object, program) = (dir.join("reference.o"), dir.join("reference"));
-    let mut compile = Command::new("cc");
-    compile
-        .args(["-std=c11", "-O1", "-c"])
-        .arg(root().join("ci/src/peer/reference.c"))
-        .arg("-o")
-        .arg(&object);
-    for headers in ["include", "ggml/include"] {
+    let program = dir.join(Path::new(file).with_extension(""));
+    let object = program.with_extension("o");
+    let (compiler, standard) = if file.ends_with(".c") { ("cc", "-std=c11") } else { ("c++", "-std=c++17") };
+    let mut compile = Command::new(compiler);
+    compile.args([standard, "-O1", "-c"]).arg(root().join("ci/src/peer").join(file)).arg("-o").arg(&object);
+    for headers in ["include", "ggml/include", "src"] {
         compile.arg("-I").arg(source.join(headers));
     }
     run(&mut compile)?;

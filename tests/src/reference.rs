@@ -37,7 +37,7 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
         k_type: DType::F32,
         v_type: DType::F32,
     };
-    let ModelGraph { graph, inputs, logits } = model.graph(&shape).unwrap();
+    let ModelGraph { graph, inputs, logits, .. } = model.graph(&shape).unwrap();
     let mut memory = weights(&graph, &file, &bytes);
 
     let mut all = vec![];
@@ -110,6 +110,8 @@ fn set_inputs(graph: &Graph, inputs: &[(Input, Tensor)], memory: &mut Memory, st
         Input::EncoderTable => (0..n_all).chain(std::iter::repeat_n(0, all.len())).collect(),
         Input::EncoderStarts => vec![0, n_all, n_all],
         Input::EncoderLens => vec![n_all, 0],
+        // Of layers that predict ahead alone.
+        Input::Hidden(_) => Vec::new(),
     };
     for &(input, t) in inputs {
         memory.set(graph, t, &Value::i32(graph.ne(t), values(input))).unwrap();

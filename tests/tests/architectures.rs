@@ -2,24 +2,27 @@
 //! alone, bit for bit.
 
 use llmrt_abi::DType;
+use llmrt_engine::batch::Ahead;
 use llmrt_engine::core::CoreOptions;
 use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::output::SampledToken;
 use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
-use llmrt_engine::speculation::{DraftInput, DraftModel, Drafter};
+use llmrt_engine::speculation::{DraftInput, DraftLayers, DraftModel, Drafter};
 use llmrt_engine::{
-    Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams, TokenId,
+    Batch, Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, RequestId, Row,
+    SamplingParams, TokenId,
 };
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
-use llmrt_models::ModelSpec;
+use llmrt_models::{DRAFT_PREFIX, ModelSpec};
 use llmrt_tests::fixtures::compared;
-use llmrt_tests::models::{TinyMamba2, TinyQwen35};
+use llmrt_tests::models::{TinyMamba2, TinyQwen35, text};
 use llmrt_tests::reference;
 use llmrt_tests::steps::{self, Core};
+use llmrt_tests::{f32s, nmse};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 const N_TOKENS: usize = 48;
 
@@ -206,6 +209,26 @@ fn check_replacement(model: &Path) {
     assert_eq!(text(&mut truncated), expected, "{}", model.display());
 }
 
+/// The tokens of three texts, whose log-probabilities are of all logits.
+fn drafted_texts(core: &mut Core) -> BTreeMap<RequestId, Vec<SampledToken>> {
+    for (i, n) in PROMPTS.into_iter().enumerate() {
+        let params = SamplingParams { temperature: i as f32 / 8.0, ..SamplingParams::default() };
+        let decoding = Decoding::Sample { params, seed: 7 };
+        let prompt = tokens()[..n].to_vec();
+        let request = Request { decoding, max_tokens: Some(14), ..Request::greedy(prompt) };
+        core.add(Request { logprobs: Some(3), ..request }).unwrap();
+    }
+    let mut texts = BTreeMap::<_, Vec<SampledToken>>::new();
+    while !core.is_idle() {
+        for event in core.step().unwrap() {
+            if let EngineEvent::Token { request, token, .. } = event {
+                texts.entry(request).or_default().push(token);
+            }
+        }
+    }
+    texts
+}
+
 /// A model that guesses its own next tokens, with every third guess wrong.
 struct Spoiled(DraftModel, usize);
 
@@ -233,27 +256,188 @@ fn check_drafts(model: &Path) {
             let model = DraftModel::new(runner(model, 3, false), 0.0).unwrap();
             core.speculate(Box::new(Spoiled(model, 0)), 4);
         }
-        for (i, n) in [20, 33, 5].into_iter().enumerate() {
-            let params = SamplingParams { temperature: i as f32 / 8.0, ..SamplingParams::default() };
-            let decoding = Decoding::Sample { params, seed: 7 };
-            let prompt = tokens()[..n].to_vec();
-            let request = Request { decoding, max_tokens: Some(14), ..Request::greedy(prompt) };
-            core.add(Request { logprobs: Some(3), ..request }).unwrap();
-        }
-        let mut texts = BTreeMap::<_, Vec<SampledToken>>::new();
-        while !core.is_idle() {
-            for event in core.step().unwrap() {
-                if let EngineEvent::Token { request, token, .. } = event {
-                    texts.entry(request).or_default().push(token);
-                }
-            }
-        }
-        (texts, core.draft_use())
+        (drafted_texts(&mut core), core.draft_use())
     };
     let (expected, found) = (texts(false), texts(true));
     assert_eq!(found.0, expected.0, "{}", model.display());
     let used = found.1.unwrap();
     assert!(used.n_accepted_tokens > 6 && used.acceptance_rate() < 1.0, "{}: {used:?}", model.display());
+}
+
+/// A model of `tests/fixtures/models` with layers that predict ahead for it, some lines of whose description are others.
+fn with_layers(dir: &Path, changes: &[(&str, &str)]) -> Result<DeviceRunner, String> {
+    with_layers_on(&["cpu"], dir, changes)
+}
+
+/// The same on these devices.
+fn with_layers_on(devices: &[&str], dir: &Path, changes: &[(&str, &str)]) -> Result<DeviceRunner, String> {
+    let description = |name: &str| text::descriptions().join(format!("{name}.txt"));
+    let model = text::write(&description("gemma4"), dir);
+    let mut layers = std::fs::read_to_string(description("gemma4-assistant")).unwrap();
+    for (line, other) in changes {
+        assert!(layers.contains(line), "{line}");
+        layers = layers.replace(line, other);
+    }
+    let changed = dir.join("layers.txt");
+    std::fs::write(&changed, layers).unwrap();
+    let open = |file: &Path| ModelFiles::open(file, &OpenOptions::default()).unwrap();
+    let mut files = open(&model);
+    files.attach(open(&text::write(&changed, dir)), DRAFT_PREFIX).unwrap();
+    runner_of(devices, files, 3, false).map_err(|e| e.to_string())
+}
+
+#[test]
+fn layers_that_predict_ahead_give_llama_cpps_logits() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut core = with_layers(dir.path(), &[]).unwrap().into_core(None).unwrap();
+    let text = std::fs::read_to_string(llmrt_tests::fixtures::tokens()).unwrap();
+    let tokens: Vec<u32> = text.split_whitespace().map(|token| token.parse().unwrap()).collect();
+    let (last, before) = tokens.split_last().unwrap();
+    let decoding = Decoding::Forced { tokens: vec![*last, 0], required_top_k: None };
+    core.add(Request { decoding, ..Request::greedy(before.to_vec()) }).unwrap();
+    core.step().unwrap();
+    let sequence = core.scheduler().running().next().unwrap().1.clone();
+    assert_eq!((sequence.n_computed(), sequence.tokens()), (before.len(), &tokens[..]));
+    let caches = core.scheduler().device().clone();
+    let mut hidden = core.runner().hidden(sequence.id, before.len() - 1).unwrap().to_vec();
+    let expected = std::fs::read(text::descriptions().join("gemma4-assistant.drafts.f32")).unwrap();
+    let expected = f32s(&expected);
+    for (i, expected) in expected.chunks(expected.len() / 4).enumerate() {
+        let token = if i == 0 { *last } else { tokens[i - 1] };
+        let one = Ahead { sequence: &sequence, token, hidden: &hidden };
+        let mut compute = |texts: &[Ahead<'_>]| {
+            let batch = Batch::ahead(texts, &caches, 4).unwrap();
+            let (rows, next) = core.runner_mut().predict_ahead(&batch).unwrap();
+            let row = |i| match rows.row(i) {
+                Row::All(logits) => logits.to_vec(),
+                row => panic!("{row:?}"),
+            };
+            ((0..texts.len()).map(row).collect::<Vec<_>>(), next.to_vec())
+        };
+        let (logits, next) = compute(&[one]);
+        let three = compute(&[Ahead { token: 7, ..one }, one, Ahead { token: 9, ..one }]);
+        assert!(
+            three.0[1] == logits[0] && three.1[next.len()..][..next.len()] == next,
+            "alone and beside others"
+        );
+        // llama.cpp's GELU is rounded to F16, and errors grow from draft to draft: each goes on from its hidden state.
+        let (logits_there, hidden_there) = expected.split_at(logits[0].len());
+        let error = nmse(&logits[0], logits_there).max(nmse(&next, hidden_there));
+        println!("draft {i}: NMSE {error:.1e}");
+        assert!(error < 1e-5, "draft {i}: NMSE {error}");
+        hidden = hidden_there.to_vec();
+    }
+}
+
+#[test]
+fn texts_with_drafts_of_layers_that_predict_ahead_are_the_texts_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let new = || with_layers(dir.path(), &[]).unwrap().into_core(None).unwrap();
+    let mut drafted = new();
+    drafted.speculate(Box::new(DraftLayers { min_probability: 0.0 }), 3);
+    let expected = drafted_texts(&mut new());
+    assert_eq!(drafted_texts(&mut drafted), expected);
+    assert!(drafted.draft_use().unwrap().n_draft_tokens > 60);
+
+    let on_card = with_layers_on(&["sim:sim", "cpu"], dir.path(), &[]).unwrap();
+    let mut on_card = on_card.into_core(None).unwrap();
+    on_card.speculate(Box::new(DraftLayers { min_probability: 0.0 }), 3);
+    assert_eq!(drafted_texts(&mut on_card), expected, "on a simulated card");
+    assert_eq!(on_card.draft_use(), drafted.draft_use());
+    let report = on_card.runner().report().unwrap();
+    assert_eq!((&*report.devices[0], report.n_fallbacks()), ("sim:sim", 0), "{report}");
+
+    // Whatever is accepted, guesses are of the text as it is.
+    let texts: Vec<Vec<TokenId>> = expected
+        .values()
+        .zip(PROMPTS)
+        .map(|(text, n)| tokens()[..n].iter().copied().chain(text.iter().map(|token| token.token)).collect())
+        .collect();
+    let observed = |n_right| {
+        let guesses = Arc::default();
+        let mut core = new();
+        let drafter = Observed { texts: texts.clone(), n_right, guesses: Arc::clone(&guesses) };
+        core.speculate(Box::new(drafter), 4);
+        assert_eq!(drafted_texts(&mut core), expected, "{n_right} right guesses");
+        guesses.lock().unwrap().clone()
+    };
+    let one_by_one = observed(0);
+    for n_right in 1..=3 {
+        let guesses = observed(n_right);
+        assert!(
+            guesses.len() > 8 && guesses.len() < one_by_one.len(),
+            "{} of {}",
+            guesses.len(),
+            one_by_one.len()
+        );
+        for (tokens, guess) in guesses {
+            assert_eq!(
+                one_by_one.get(&tokens),
+                Some(&guess),
+                "{n_right} right guesses, {} tokens",
+                tokens.len()
+            );
+        }
+    }
+}
+
+/// What layers that predict ahead guess of texts, by their tokens.
+type Guesses = BTreeMap<Vec<TokenId>, Vec<TokenId>>;
+
+/// Records what layers that predict ahead guess, and gives right guesses in their place, then a wrong one.
+struct Observed {
+    texts: Vec<Vec<TokenId>>,
+    n_right: usize,
+    guesses: Arc<Mutex<Guesses>>,
+}
+
+impl Drafter<DeviceRunner> for Observed {
+    fn draft(
+        &mut self,
+        texts: &[DraftInput<'_>],
+        target: &mut DeviceRunner,
+    ) -> llmrt_engine::Result<Vec<Vec<TokenId>>> {
+        let guesses = DraftLayers { min_probability: 0.0 }.draft(texts, target)?;
+        let mut drafts = Vec::new();
+        for (text, guess) in texts.iter().zip(guesses) {
+            let tokens = text.sequence.tokens();
+            assert_eq!(guess.len(), text.max_drafts);
+            self.guesses.lock().unwrap().insert(tokens.to_vec(), guess[..1].to_vec());
+            let known = self.texts.iter().find(|known| known.starts_with(tokens)).unwrap();
+            let right = known[tokens.len()..].iter().copied().take(self.n_right);
+            drafts.push(right.chain([3]).take(text.max_drafts).collect());
+        }
+        Ok(drafts)
+    }
+}
+
+/// Lengths of the prompts of [`drafted_texts`].
+const PROMPTS: [usize; 3] = [20, 33, 5];
+
+#[test]
+fn layers_that_predict_ahead_for_another_model_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (line, other, expected) in [
+        (
+            "embedding_length_out u32 64",
+            "embedding_length_out u32 32",
+            "`gemma4-assistant.embedding_length_out` is 32",
+        ),
+        ("sliding_window u32 12", "sliding_window u32 13", "a window of 13 tokens"),
+        ("head_count_kv u32 2", "head_count_kv u32 1", "1 KV heads"),
+        ("block_count u32 3", "block_count u32 0", "`gemma4-assistant.block_count`"),
+        ("block_count u32 3", "block_count u32 4", "`gemma4-assistant."),
+        ("tensor nextn.pre_projection.weight 128 32", "", "`draft.nextn.pre_projection.weight`"),
+        (
+            "tensor blk.2.attn_q.weight 32 128",
+            "tensor blk.2.attn_q.weight 32 64",
+            "`draft.blk.2.attn_q.weight`",
+        ),
+        ("tensor token_embd.weight 32 128", "tensor token_embd.weight 32 64", "`draft.token_embd.weight`"),
+    ] {
+        let found = with_layers(dir.path(), &[(line, other)]).err().unwrap_or_else(|| panic!("{other}"));
+        assert!(found.contains(expected), "{other}: {found}");
+    }
 }
 
 fn tokens() -> Vec<u32> {
@@ -265,12 +449,22 @@ fn core(model: &Path, max_seqs: usize) -> Core {
 }
 
 fn runner(model: &Path, max_seqs: usize, swa_full: bool) -> DeviceRunner {
+    let files = ModelFiles::open(model, &OpenOptions::default()).unwrap();
+    runner_of(&["cpu"], files, max_seqs, swa_full).unwrap()
+}
+
+fn runner_of(
+    devices: &[&str],
+    files: ModelFiles,
+    max_seqs: usize,
+    swa_full: bool,
+) -> llmrt_engine::Result<DeviceRunner> {
     static HOST: LazyLock<Arc<Host>> = LazyLock::new(|| {
         let host = Host::new(HostOptions::default());
         host.register_builtin(llmrt_cpu::query).unwrap();
+        host.register_builtin(llmrt_sim::query).unwrap();
         host
     });
-    let files = ModelFiles::open(model, &OpenOptions::default()).unwrap();
     let options = EngineOptions {
         n_ctx: 64,
         n_batch: 64,
@@ -280,6 +474,6 @@ fn runner(model: &Path, max_seqs: usize, swa_full: bool) -> DeviceRunner {
         v_type: DType::F32,
         ..EngineOptions::default()
     };
-    let device = HOST.device("cpu").unwrap();
-    DeviceRunner::new(&HOST, vec![device], files, LoadOptions::default(), options).unwrap()
+    let devices = devices.iter().map(|name| HOST.device(name).unwrap()).collect();
+    DeviceRunner::new(&HOST, devices, files, LoadOptions::default(), options)
 }

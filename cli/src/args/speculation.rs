@@ -11,14 +11,15 @@ pub struct SpecArgs {
     /// steps [default: draft with --model-draft, else none].
     #[arg(long, value_enum, value_name = "TYPE", help_heading = "Speculative decoding")]
     pub spec_type: Option<SpecType>,
-    /// A smaller model with the same vocabulary, which guesses: a file, or a model of the store.
+    /// What guesses: a smaller model with the same vocabulary, a file or a model of the store; or a file of layers that predict
+    /// ahead for this model (gemma4-assistant).
     #[arg(long, value_name = "FILE", alias = "spec-draft-model", help_heading = "Speculative decoding")]
     pub model_draft: Option<PathBuf>,
     /// Most guesses of a text in a step.
     #[arg(long, value_name = "N", value_parser = values::whole, default_value_t = 3)]
     #[arg(aliases = ["draft", "draft-n", "spec-draft-n-max"], help_heading = "Speculative decoding")]
     pub draft_max: usize,
-    /// Probability, in the smaller model, below which a token is not guessed, nor any after it.
+    /// Probability, for what guesses, below which a token is not guessed, nor any after it.
     #[arg(long, value_name = "P", value_parser = values::probability, default_value_t = 0.4)]
     #[arg(alias = "spec-draft-p-min", help_heading = "Speculative decoding")]
     pub draft_p_min: f32,

@@ -62,7 +62,7 @@ pub fn chat(
     let (identity, is_embedded) = (model.identity()?, model.is_embedded());
     let session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
         .for_text()?
-        .speculating(&setup, &args.speculation, &args.loading, tokenizer)?;
+        .speculating(&setup, &args.speculation, &args.loading)?;
     let (system, flags) = (args.system.clone(), args.sampling.clone());
     let talk = Conversation::new(tokenizer, template, system, flags, !args.chat.no_context_shift)?;
     let mut lines = Lines::open(&args.chat)?;

@@ -16,7 +16,7 @@ use crate::output::{self, n_things, note};
 use crate::prompt_cache::{self, Key};
 use crate::session::Session;
 use crate::setup::Setup;
-use crate::speculation::draft_line;
+use crate::speculation::{self, draft_line};
 use crate::templates::Template;
 use crate::{interrupt, prompt, sampling, text};
 use llmrt_abi::DType;
@@ -42,8 +42,9 @@ fn run(global: &Global, given: &Run) -> Result<()> {
     let layers = stored::find(words.model.as_deref(), given)?;
     let layered = layers.as_ref().map(|model| stored::with_layers(given, model));
     let args = layered.as_ref().unwrap_or(given);
-    let model = OpenModel::open(words.model.as_deref(), &model::open_options(&args.loading))
+    let mut model = OpenModel::open(words.model.as_deref(), &model::open_options(&args.loading))
         .map_err(|e| words.with_hint(e, args))?;
+    speculation::attach(&mut model, &args.speculation, &args.loading)?;
     if args.results.batch_file.is_some() && words.has_prompt(args) {
         return Err(Error::usage("--batch-file and another prompt: leave one out"));
     }
@@ -113,7 +114,7 @@ fn run(global: &Global, given: &Run) -> Result<()> {
     let key = cache_key(args, &model, &options, &setup)?;
     let mut session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
         .for_text()?
-        .speculating(&setup, &args.speculation, &args.loading, &tokenizer)?;
+        .speculating(&setup, &args.speculation, &args.loading)?;
     let (decoding, seed) = sampling::decoding(&args.sampling, session.model().config.n_vocab)?;
     if setup.verbose > 0 {
         note(format_args!("prompt {}, seed {seed}", n_things(tokens.len(), "token")));

@@ -1,7 +1,9 @@
 //! From a plan to the arrays of a step: what the graph reads as input tensors.
 
+mod ahead;
 mod pad;
 
+pub use ahead::Ahead;
 pub use pad::Padding;
 pub(crate) use pad::table_width;
 
@@ -39,6 +41,8 @@ pub struct Batch {
     pub encoder: EncoderArrays,
     /// Whose logits each row of the result is, `[n_outputs]`.
     pub rows: Vec<OutputRow>,
+    /// Bits of the hidden states that layers which predict ahead take, F32 `[n, n_tokens]`; in other steps empty.
+    pub hidden: Vec<i32>,
     /// Length of a row of the block table.
     pub max_blocks: usize,
 }
@@ -159,6 +163,7 @@ impl Batch {
             Input::Tokens => &self.tokens,
             // Not an array of the batch.
             Input::NgramRows(_) => &[],
+            Input::Hidden(_) => &self.hidden,
             Input::Positions => &self.positions,
             Input::Slots(window) => self.paged_of(window).map_or(&[], |paged| &paged.slots),
             Input::BlockTable(window) => self.paged_of(window).map_or(&[], |paged| &paged.block_table),

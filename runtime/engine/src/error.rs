@@ -109,6 +109,11 @@ pub enum Error {
     )]
     OtherVocabulary { token: TokenId, found: String, expected: String },
 
+    #[error(
+        "its layers predict ahead for {expected} models, and this one is {found}: use the file that was made for this model"
+    )]
+    OtherLayers { expected: &'static str, found: String },
+
     // Blocks.
     #[error(
         "a pool of {n_blocks} blocks of {block_size} tokens: expected at least one token per block and at most {most} tokens in all",

@@ -106,7 +106,7 @@ impl PlacementPlan {
             model = model.with_neurons(sparse)?;
         }
         model.set_context(options.n_ctx as u64);
-        let step = model.graph(&options.largest_shape(model.spec()))?;
+        let step = model.whole_graph(&options.largest_shape(model.spec()))?;
 
         let (mut devices, mut warnings) = (devices.to_vec(), Vec::new());
         let together = |devices: &[Arc<Device>]| match options.split {
@@ -115,7 +115,7 @@ impl PlacementPlan {
         };
         let assign = |devices: &[Arc<Device>], warnings: &mut Vec<String>| {
             let names =
-                step.graph.tensors.iter().filter(|def| def.kind == Kind::Weight).map(|def| def.name.as_str());
+                step.tensors.iter().filter(|def| def.kind == Kind::Weight).map(|def| def.name.as_str());
             let (assigned, ignored) = tensor_rules::assigned(&options.tensors, names, devices);
             warnings.extend(ignored.into_iter().filter(|w| !warnings.contains(w)).collect::<Vec<_>>());
             Arc::new(assigned)
@@ -128,19 +128,19 @@ impl PlacementPlan {
         };
         let mut sharing = shared(&devices, &mut warnings);
         let mut budget = limited(budget(&devices), options);
-        let mut dividing = Dividing::new(&step.graph, files, devices.len(), options);
-        notes.extend(Dividing::budget_note(&step.graph, options));
+        let mut dividing = Dividing::new(&step, files, devices.len(), options);
+        notes.extend(Dividing::budget_note(&step, options));
         loop {
             let (budget_now, sharing_now) = (budget.clone(), sharing.clone());
             let mut known =
                 PlacementState { budget: budget_now, sharing: sharing_now, ..PlacementState::default() };
             let vram_budget = dividing.budget;
             let plan_of = |known: &PlacementState| {
-                let resolved = placed(&step.graph, &devices, known)?;
+                let resolved = placed(&step, &devices, known)?;
                 Ok(device_plans(&devices, &resolved, vram_budget))
             };
             known.sharing.neurons = dividing.split(&mut known, &plan_of, &mut notes)?;
-            let resolved = placed(&step.graph, &devices, &known)?;
+            let resolved = placed(&step, &devices, &known)?;
             sharing = known.sharing;
             let placement = PlacementPlan { model, devices, sharing, vram_budget, resolved, warnings, notes };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };

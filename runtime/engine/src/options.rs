@@ -216,6 +216,11 @@ impl EngineOptions {
         BatchShape { max_blocks, output: self.output(spec), ..self.shape(n_seqs, n_seqs, n_seqs) }
     }
 
+    /// The shape of a step of layers that predict ahead, of so many sequences with the longest block tables.
+    pub(crate) fn ahead_shape(&self, n_seqs: usize) -> BatchShape {
+        BatchShape { output: StepOutput::Drafts, ..self.shape(n_seqs, n_seqs, n_seqs) }
+    }
+
     /// The shape of a step whose block tables have all columns.
     pub(crate) fn shape(&self, n_tokens: usize, n_seqs: usize, n_outputs: usize) -> BatchShape {
         BatchShape {

@@ -35,6 +35,7 @@ pub(crate) struct StepProgram {
     inputs: Vec<(Input, Tensor)>,
     ngrams: NgramConfig,
     logits: Tensor,
+    hidden: Option<Tensor>,
     picked: Option<Picked>,
     needed: Option<Needed>,
 }
@@ -50,6 +51,8 @@ pub(crate) struct Results {
     pub logits: Vec<f32>,
     /// The largest logits of the others, by row; empty for rows that were read whole. No rows: all were.
     pub largest: Vec<Vec<Candidate>>,
+    /// By row, what layers that predict ahead take, of models that have some.
+    pub hidden: Vec<f32>,
 }
 
 impl Results {
@@ -58,6 +61,7 @@ impl Results {
         (self.n_rows, self.are_in_place) = (n_rows, false);
         self.logits.clear();
         self.largest.clear();
+        self.hidden.clear();
     }
 }
 
@@ -74,6 +78,7 @@ impl StepProgram {
             inputs: step.inputs,
             ngrams: model.config.ngrams.clone(),
             logits: step.logits,
+            hidden: step.hidden,
             picked,
             needed,
         })
@@ -103,6 +108,10 @@ impl StepProgram {
     pub fn read(&self, executor: &mut Executor, request: &TopKRequest, results: &mut Results) -> Result<u64> {
         let all = self.program.graph().def(self.logits).ne[1].max(1) as usize;
         let rows = (results.n_rows, all);
+        if let Some(hidden) = self.hidden {
+            let mut reader = Reader { executor: &mut *executor, program: &self.program, rows, n_bytes: 0 };
+            reader.rows(hidden, &mut results.hidden)?;
+        }
         let Some(picked) = &self.picked else {
             let mut reader = Reader { executor, program: &self.program, rows, n_bytes: 0 };
             let n_bytes = reader.n_bytes_of(self.logits);

@@ -36,7 +36,10 @@ impl Programs {
         let (started, mut last) = (Instant::now(), None);
         let spec = model.spec();
         let decodes = options.padding().buckets().into_iter().rev().map(|n| options.decode_shape(spec, n));
-        for batch in std::iter::once(options.largest_shape(spec)).chain(decodes) {
+        // Layers that predict ahead compute a token of each sequence too.
+        let ahead = options.padding().buckets().into_iter().filter(|_| model.drafts());
+        let ahead = ahead.map(|n| options.ahead_shape(n));
+        for batch in std::iter::once(options.largest_shape(spec)).chain(ahead).chain(decodes) {
             let shape = StepShape { batch, n_picked: 0 };
             let step = StepProgram::new(model, &shape, programs.counts)?;
             executor.prepare(&step.program)?;

@@ -1,5 +1,6 @@
 //! Executes steps on devices: one program per shape of step, block moves, and what happens when a device fails.
 
+mod ahead;
 mod caches;
 mod per_op;
 mod steps;
@@ -13,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::options::EngineOptions;
 use crate::program::Results;
 use crate::scheduler::SchedulerConfig;
+use crate::sequence::SequenceId;
 use crate::work::Work;
 use caches::Timed;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
@@ -39,6 +41,8 @@ pub struct DeviceRunner {
     pub(crate) n_bytes_read: u64,
     /// Of the last step.
     results: Results,
+    /// By sequence, the position of the first row of its last step, and what layers that predict ahead take of each row.
+    hidden: HashMap<SequenceId, (usize, Vec<f32>)>,
     /// By cache, the blocks and states that were swapped out.
     host_blocks: HashMap<String, Vec<u8>>,
     timed: Timed,
@@ -68,6 +72,7 @@ impl DeviceRunner {
             cancel: CancelToken::new(),
             n_bytes_read: 0,
             results: Results::default(),
+            hidden: HashMap::new(),
             host_blocks: HashMap::new(),
             timed: Timed::default(),
             work: Work::default(),

@@ -28,6 +28,23 @@ impl Model {
         Ok(Model { flavour: Flavour::Dense, metadata, tensors, n_files: 1, index })
     }
 
+    /// Adds another model's tensors, with `prefix` in front of their names, and the keys of its architecture. Its files are
+    /// those from `first_file` on.
+    pub fn attach(&mut self, other: Model, prefix: &str, first_file: usize) -> Result<(), Error> {
+        let arch = other.metadata.str("general.architecture").unwrap_or_default().to_string();
+        for (key, value) in other.metadata.iter().filter(|(key, _)| key.starts_with(&format!("{arch}."))) {
+            self.metadata.set(key, value.clone());
+        }
+        self.tensors.extend(other.tensors.into_iter().map(|tensor| TensorInfo {
+            name: format!("{prefix}{}", tensor.name),
+            file: first_file + tensor.file,
+            ..tensor
+        }));
+        self.n_files += other.n_files;
+        self.index = index(self.tensors.iter().map(|t| &t.name))?;
+        Ok(())
+    }
+
     /// The tensor of this name, in whichever file.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.index.get(name).map(|&i| &self.tensors[i])

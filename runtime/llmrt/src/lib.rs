@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod describe;
+mod drafts;
 mod error;
 mod llm;
 mod options;
@@ -24,6 +25,7 @@ mod present;
 mod tables;
 
 pub use describe::{Description, Kind};
+pub use drafts::{DraftSource, Drafts};
 pub use error::{Error, Result};
 pub use llm::Llm;
 pub use llmrt_abi::DType;

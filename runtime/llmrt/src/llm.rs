@@ -1,5 +1,6 @@
 //! A model that generates text.
 
+use crate::drafts::Drafts;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::params::Params;
@@ -46,8 +47,10 @@ impl Llm {
     ) -> Result<Llm> {
         let present = Present::search(std::mem::take(&mut options.host), &options.discover)?;
         let devices = options.choose(&present)?;
-        let files = open(&OpenOptions::default()).map_err(|e| Error::File(e.to_string()))?;
+        let mut files = open(&OpenOptions::default()).map_err(|e| Error::File(e.to_string()))?;
         let TextTables { tokenizer, template } = TextTables::read(&files, options.chat_template.as_deref())?;
+        let open_draft = |drafts: &Drafts| drafts.open(&mut files, &tokenizer);
+        let draft = options.drafts.as_ref().map(open_draft).transpose()?.flatten();
         if let Some(trained) = files.n_ctx_train() {
             options.engine.n_ctx = options.engine.n_ctx.min(trained);
         }
@@ -60,10 +63,14 @@ impl Llm {
             ..LoadOptions::default()
         };
         let names = devices.iter().map(|device| device.name().to_string()).collect();
-        let mut runner = DeviceRunner::new(&present.host, devices, files, load, options.engine)?;
+        let mut runner = DeviceRunner::new(&present.host, devices.clone(), files, load, options.engine)?;
         let warnings = runner.take_warnings();
         let pooling = runner.model().spec().default_pooling();
-        let engine = AsyncEngine::start(runner.into_core(Some(tokenizer.clone()))?)?;
+        let mut core = runner.into_core(Some(tokenizer.clone()))?;
+        if let Some(drafts) = &options.drafts {
+            drafts.begin(&mut core, draft, &present.host, devices)?;
+        }
+        let engine = AsyncEngine::start(core)?;
         Ok(Llm { engine, tokenizer, template, warnings, n_ctx, pooling, devices: names })
     }
 

@@ -1,5 +1,6 @@
 //! What an [`crate::Llm`] is opened with.
 
+use crate::drafts::Drafts;
 use crate::error::{Error, Result};
 use crate::present::Present;
 use llmrt_engine::EngineOptions;
@@ -27,6 +28,8 @@ pub struct Options {
     pub seal_cache: Option<SealCache>,
     /// A Jinja chat template in the place of the model's.
     pub chat_template: Option<String>,
+    /// What guesses next tokens; `None`: nothing.
+    pub drafts: Option<Drafts>,
     /// What watches the loading.
     pub progress: Option<LoadProgress>,
 }
@@ -41,6 +44,7 @@ impl Default for Options {
             load: LoadMode::default(),
             seal_cache: None,
             chat_template: None,
+            drafts: None,
             progress: None,
         }
     }

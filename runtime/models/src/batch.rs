@@ -46,6 +46,9 @@ pub enum StepOutput {
     Embeddings,
     /// What the classifier gives of hidden states.
     Scores,
+    /// Logits of the tokens after the next ones, by layers that predict ahead: of each sequence's last token, whose keys are not
+    /// computed yet, and the hidden state before it.
+    Drafts,
 }
 
 /// How many blocks the caches of layers that see a window have.
@@ -133,4 +136,6 @@ pub struct ModelGraph {
     pub inputs: Vec<(Input, Tensor)>,
     /// F32 `[n_vocab, n_outputs]`, or what [`BatchShape::output`] requests in their place.
     pub logits: Tensor,
+    /// F32 `[n_embd, n_outputs]`: the hidden states that layers which predict ahead take next, of models that have some.
+    pub hidden: Option<Tensor>,
 }

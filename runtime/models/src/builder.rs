@@ -11,6 +11,9 @@ use llmrt_graph::{Graph, Role, Shape, Tensor, tensor::shape};
 use std::collections::HashMap;
 use std::ops::Range;
 
+/// What names of the weights of layers that predict ahead begin with, where they are a file of their own.
+pub const DRAFT_PREFIX: &str = "draft.";
+
 /// Finds a tensor's type and dims by its name.
 pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<(DType, Shape)> + 'a;
 
@@ -28,9 +31,15 @@ pub(crate) struct Builder<'a> {
     /// K and V caches of the layers so far, with the step's tokens in them.
     pub kv_caches: HashMap<usize, [Tensor; 2]>,
     has_logits: bool,
+    /// The normed hidden states that logits are made of, or what layers that predict ahead have in their place.
+    pub hidden: Option<Tensor>,
     /// Rows of the table of positions, if there is one.
     pub n_positions: Option<u64>,
     inputs: Vec<(Input, Tensor)>,
+    /// Those of the model itself, once layers that predict ahead are built.
+    model_inputs: Vec<(Input, Tensor)>,
+    /// What names of weights in the file begin with: nothing, or [`DRAFT_PREFIX`].
+    prefix: &'static str,
     caches: Vec<CacheGroup>,
     lookup: &'a Lookup<'a>,
     leaves: HashMap<String, Tensor>,
@@ -48,8 +57,11 @@ impl<'a> Builder<'a> {
             batch,
             kv_caches: HashMap::new(),
             has_logits: false,
+            hidden: None,
             n_positions: None,
             inputs: Vec::new(),
+            model_inputs: Vec::new(),
+            prefix: "",
             caches: Vec::new(),
             lookup,
             leaves: HashMap::new(),
@@ -64,7 +76,8 @@ impl<'a> Builder<'a> {
         if let Some((_, t)) = self.inputs.iter().find(|(known, _)| *known == input) {
             return *t;
         }
-        let t = self.g.input(&input.name(), DType::I32, &input.dims(self.batch));
+        let name = format!("{}{}", self.prefix, input.name());
+        let t = self.g.input(&name, input.dtype(), &input.dims(self.batch));
         self.inputs.push((input, t));
         t
     }
@@ -125,7 +138,22 @@ impl<'a> Builder<'a> {
     /// Whether the step gives logits, of a model that has some. If not, the graph ends with normed hidden states.
     pub fn gives_logits(&mut self) -> bool {
         self.has_logits = true;
-        self.batch.output == StepOutput::Logits
+        matches!(self.batch.output, StepOutput::Logits | StepOutput::Drafts)
+    }
+
+    /// Goes on with layers that predict ahead, which have a configuration, arrays and weights of their own.
+    pub fn begin_drafts(&mut self, cfg: &'a Config, batch: &'a BatchShape) {
+        (self.cfg, self.batch, self.prefix) = (cfg, batch, DRAFT_PREFIX);
+        self.model_inputs.append(&mut self.inputs);
+    }
+
+    /// A weight of the model itself, while layers that predict ahead are built.
+    pub fn weight_of_model(&mut self, name: &str, dims: &[u64], role: Role) -> Result<Tensor> {
+        let prefix = std::mem::take(&mut self.prefix);
+        let found = self.leaf(name, dims, role);
+        let missing = self.missing(name.into(), dims);
+        self.prefix = prefix;
+        found?.ok_or(missing)
     }
 
     /// Runs `x` through `block`, once for each layer. Within a block, names mean that layer's tensors.
@@ -275,6 +303,7 @@ impl<'a> Builder<'a> {
     }
 
     fn missing(&self, tensor: String, dims: &[u64]) -> Error {
+        let tensor = format!("{}{tensor}", self.prefix);
         Error::MissingTensor { tensor, arch: self.cfg.arch.clone(), expected: dims.to_vec() }
     }
 
@@ -302,14 +331,15 @@ impl<'a> Builder<'a> {
         if ne != shape(dims) {
             let n_dims = ne.iter().rposition(|&n| n != 1).map_or(1, |i| i + 1);
             let (found, expected) = (ne[..n_dims.max(dims.len())].to_vec(), dims.to_vec());
-            return Err(Error::TensorDims { tensor: path.to_string(), found, expected });
+            return Err(Error::TensorDims { tensor: format!("{}{path}", self.prefix), found, expected });
         }
-        let leaf = match self.leaves.get(path) {
+        let path = format!("{}{path}", self.prefix);
+        let leaf = match self.leaves.get(&path) {
             Some(&leaf) => leaf,
             None => {
-                let leaf = self.g.weight(path, dtype, dims, role);
-                self.leaves.insert(path.to_string(), leaf);
-                self.used.push((path.to_string(), (dtype, ne)));
+                let leaf = self.g.weight(&path, dtype, dims, role);
+                self.leaves.insert(path.clone(), leaf);
+                self.used.push((path, (dtype, ne)));
                 leaf
             }
         };
@@ -333,7 +363,11 @@ impl<'a> Builder<'a> {
             .and_then(|rest| rest.strip_prefix("blk."))
             .and_then(|rest| rest.split_once('.'));
         let name = of_layer.map_or(path, |(_, name)| name);
-        if self.cfg.unused.contains(&name) { None } else { (self.lookup)(path) }
+        match (self.cfg.unused.contains(&name), self.prefix) {
+            (true, _) => None,
+            (false, "") => (self.lookup)(path),
+            (false, prefix) => (self.lookup)(&format!("{prefix}{path}")),
+        }
     }
 
     /// The name of a tensor that belongs to the layer at hand alone, even where several layers have the weights of a block.
@@ -355,13 +389,16 @@ impl<'a> Builder<'a> {
     /// The graph, with its logits.
     pub fn finish(mut self, logits: Tensor) -> Result<ModelGraph> {
         self.g.output(logits, "result_output");
-        Ok(ModelGraph { graph: self.g.finish()?, inputs: self.inputs, logits })
+        if let Some(hidden) = self.hidden {
+            self.g.output(hidden, "result_hidden");
+        }
+        Ok(ModelGraph { graph: self.g.finish()?, inputs: self.inputs, logits, hidden: self.hidden })
     }
 
     /// The tensors that were used, in order of first use, and what the caller provides.
     pub fn finish_used(self) -> Result<(Vec<UsedTensor>, ModelSpec)> {
         self.g.finish()?;
-        let inputs = self.inputs.into_iter().map(|(input, _)| input).collect();
+        let inputs = self.model_inputs.into_iter().chain(self.inputs).map(|(input, _)| input).collect();
         let (is_causal, pooling) = (self.cfg.is_causal, self.cfg.pooling);
         let (has_logits, n_positions) = (self.has_logits, self.n_positions);
         let spec = ModelSpec { caches: self.caches, inputs, is_causal, has_logits, n_positions, pooling };

@@ -1,8 +1,9 @@
 //! The arrays that a step reads. A graph has those that its model uses: each is made on first use.
 
 use crate::batch::BatchShape;
+use llmrt_abi::DType;
 
-/// An array that the caller sets before each run; all are I32. Those of paged caches exist once for each window of attention,
+/// An array that the caller sets before each run; all but hidden states are I32. Those of paged caches exist once for each window of attention,
 /// 0 without one, since blocks before a window may be freed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Input {
@@ -27,6 +28,9 @@ pub enum Input {
     StateSlots,
     /// `[n_outputs]`: which tokens' logits are requested.
     OutputIds,
+    /// `[n, n_tokens]`, F32: hidden states of so many elements, those after the token before each, for layers that predict
+    /// ahead.
+    Hidden(u64),
     /// `[n_encoder_tokens]`: token ids of the texts that the encoder reads in this step.
     EncoderTokens,
     /// `[n_encoder_tokens]`: where in the caches of cross attention each of them goes.
@@ -40,11 +44,17 @@ pub enum Input {
 }
 
 impl Input {
+    /// The element type.
+    pub fn dtype(self) -> DType {
+        if let Input::Hidden(_) = self { DType::F32 } else { DType::I32 }
+    }
+
     /// Elements per dim in a step of this shape.
     pub fn dims(self, shape: &BatchShape) -> Vec<u64> {
         match self {
             Input::Tokens | Input::Positions | Input::Slots(_) => vec![shape.n_tokens],
             Input::NgramRows(n_rows) => vec![n_rows.into(), shape.n_tokens],
+            Input::Hidden(n) => vec![n, shape.n_tokens],
             Input::BlockTable(_) => vec![shape.max_blocks, shape.n_seqs],
             Input::SeqLens => vec![shape.n_seqs],
             Input::QueryStarts => vec![shape.n_seqs + 1],
@@ -64,6 +74,7 @@ impl Input {
         match self {
             Input::Tokens => "tokens".into(),
             Input::NgramRows(_) => "ngram_rows".into(),
+            Input::Hidden(_) => "hidden".into(),
             Input::Positions => "positions".into(),
             Input::Slots(window) => of_window("slots", window),
             Input::BlockTable(window) => of_window("block_table", window),

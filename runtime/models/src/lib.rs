@@ -23,8 +23,9 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-pub use arch::{architectures, has_projector};
+pub use arch::{architectures, drafts_for, has_projector};
 pub use batch::{BatchShape, ModelGraph, StepOutput, WindowBlocks};
+pub use builder::DRAFT_PREFIX;
 pub use cache::{CacheGroup, PagedLayer, StateTensor, ValueRows};
 pub use config::{Config, LayerConfig, Pooling, SparseMode, SparseOptions, takes_threshold};
 pub use error::{Error, Result};

@@ -1,6 +1,6 @@
 //! A model: the configuration in its metadata, its tensors, and its graphs.
 
-use crate::arch::{self, Arch};
+use crate::arch::{self, Arch, DraftLayers};
 use crate::batch::{BatchShape, ModelGraph, StepOutput};
 use crate::blocks::classifier;
 use crate::builder::{Builder, Lookup};
@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::spec::ModelSpec;
 use llmrt_abi::DType;
 use llmrt_gguf::Metadata;
-use llmrt_graph::Shape;
 use llmrt_graph::rows::layer_of;
+use llmrt_graph::{Graph, Shape, Tensor};
 use std::collections::{HashMap, HashSet};
 
 /// A model whose metadata make sense and whose tensors are there.
@@ -24,6 +24,8 @@ pub struct Model {
     tensor_names: Vec<String>,
     /// Layers of the file, with those that predict ahead.
     n_blocks: u64,
+    /// Layers that predict ahead, from a file of their own, with their configuration.
+    drafts: Option<(&'static DraftLayers, Config)>,
 }
 
 impl Model {
@@ -33,11 +35,21 @@ impl Model {
         let (name, arch) = arch::of(meta)?;
         let config = arch.config(meta, name)?;
         let n_blocks = meta.require(&format!("{name}.block_count"))?;
+        let layers = arch::draft_layers(name).filter(|layers| layers.are_in(meta));
+        let with_config =
+            |layers: &'static DraftLayers| Ok::<_, Error>((layers, layers.config(meta, &config)?));
+        let drafts = layers.map(with_config).transpose()?;
 
-        Model::of(config, arch, n_blocks, &tensors)
+        Model::of(config, arch, n_blocks, drafts, &tensors)
     }
 
-    fn of(config: Config, arch: &'static Arch, n_blocks: u64, tensors: &Lookup<'_>) -> Result<Model> {
+    fn of(
+        config: Config,
+        arch: &'static Arch,
+        n_blocks: u64,
+        drafts: Option<(&'static DraftLayers, Config)>,
+        tensors: &Lookup<'_>,
+    ) -> Result<Model> {
         // The graph of one token requests every tensor once, that of its scores those of the classifier.
         let mut b = Builder::new(&config, &BatchShape::SMALLEST, tensors);
         (arch.graph)(&mut b)?;
@@ -45,9 +57,13 @@ impl Model {
             let hidden = b.g.input("hidden", DType::F32, &[config.n_embd, 1]);
             classifier(&mut b, hidden)?;
         }
+        if let Some((layers, cfg)) = &drafts {
+            b.begin_drafts(cfg, &BatchShape::SMALLEST);
+            (layers.graph)(&mut b, &config)?;
+        }
         let (used, spec) = b.finish_used()?;
         let tensor_names = used.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Model { config, arch, spec, tensors: used.into_iter().collect(), tensor_names, n_blocks })
+        Ok(Model { config, arch, spec, tensors: used.into_iter().collect(), tensor_names, n_blocks, drafts })
     }
 
     /// The model with another choice of the neurons that are computed, of models most of whose neurons give zeros. An error
@@ -59,8 +75,8 @@ impl Model {
             return Err(Error::NoThresholds);
         }
         self.config.neurons.options = options;
-        let model =
-            Model::of(self.config, self.arch, self.n_blocks, &|name| self.tensors.get(name).copied())?;
+        let tensors = |name: &str| self.tensors.get(name).copied();
+        let model = Model::of(self.config, self.arch, self.n_blocks, self.drafts, &tensors)?;
         let graph = model.graph(&BatchShape::SMALLEST)?.graph;
         match mode {
             SparseMode::Exact | SparseMode::Predict if !graph.is_sparse() => {
@@ -103,18 +119,44 @@ impl Model {
         &self.spec
     }
 
+    /// Whether layers predict ahead ([`StepOutput::Drafts`]).
+    pub fn drafts(&self) -> bool {
+        self.drafts.is_some()
+    }
+
     /// The graph of one step.
     pub fn graph(&self, shape: &BatchShape) -> Result<ModelGraph> {
         shape.check()?;
         let tensors = |name: &str| self.tensors.get(name).copied();
         let mut b = Builder::new(&self.config, shape, &tensors);
-        let rows = (self.arch.graph)(&mut b)?;
-        match shape.output {
-            StepOutput::Scores => {
-                let scores = classifier(&mut b, rows)?;
-                b.finish(scores)
-            }
-            StepOutput::Logits | StepOutput::Embeddings => b.finish(rows),
+        if let (StepOutput::Drafts, Some((layers, cfg))) = (shape.output, &self.drafts) {
+            b.begin_drafts(cfg, shape);
+            let logits = (layers.graph)(&mut b, &self.config)?;
+            return b.finish(logits);
         }
+        let rows = self.rows(&mut b)?;
+        b.hidden = b.hidden.filter(|_| self.drafts());
+        b.finish(rows)
+    }
+
+    /// The graph of one step with all that the model computes, for placing it: layers that predict ahead too, of a token of
+    /// each sequence.
+    pub fn whole_graph(&self, shape: &BatchShape) -> Result<Graph> {
+        let Some((layers, cfg)) = &self.drafts else { return Ok(self.graph(shape)?.graph) };
+        shape.check()?;
+        let tensors = |name: &str| self.tensors.get(name).copied();
+        let n = shape.n_seqs;
+        let ahead = BatchShape { n_tokens: n, n_outputs: n, output: StepOutput::Drafts, ..*shape };
+        let mut b = Builder::new(&self.config, shape, &tensors);
+        let rows = self.rows(&mut b)?;
+        b.g.output(rows, "result_output");
+        b.begin_drafts(cfg, &ahead);
+        let logits = (layers.graph)(&mut b, &self.config)?;
+        Ok(b.finish(logits)?.graph)
+    }
+
+    fn rows(&self, b: &mut Builder<'_>) -> Result<Tensor> {
+        let rows = (self.arch.graph)(b)?;
+        if b.batch.output == StepOutput::Scores { classifier(b, rows) } else { Ok(rows) }
     }
 }

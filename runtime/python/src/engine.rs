@@ -186,6 +186,8 @@ pub fn stats_dict<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'
         ("n_blocks", stats.n_blocks as u64),
         ("n_blocks_used", stats.n_blocks_used as u64),
         ("n_preemptions", stats.n_preemptions),
+        ("n_draft_tokens", stats.drafts.n_draft_tokens),
+        ("n_accepted_draft_tokens", stats.drafts.n_accepted_tokens),
         ("n_prompt_tokens", stats.n_prompt_tokens),
         ("n_cached_tokens", stats.n_cached_tokens),
         ("n_generated_tokens", stats.n_generated_tokens),

@@ -1,8 +1,9 @@
 //! What an engine is opened with, as `llmrt._args` has checked it.
 
 use llmrt::engine::EngineOptions;
+use llmrt::engine::speculation::Ngrams;
 use llmrt::host::{DiscoverOptions, HostOptions};
-use llmrt::{DType, Options};
+use llmrt::{DType, DraftSource, Drafts, Options};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -27,6 +28,28 @@ pub struct Settings {
     strict: bool,
     load_mode: String,
     chat_template: Option<String>,
+    drafts: Option<DraftSettings>,
+}
+
+/// What guesses next tokens: the file, or without one the text itself.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct DraftSettings {
+    model: Option<PathBuf>,
+    num_speculative_tokens: usize,
+    min_probability: f32,
+    prompt_lookup_min: usize,
+    prompt_lookup_max: usize,
+}
+
+impl DraftSettings {
+    fn drafts(self) -> Drafts {
+        let source = match self.model {
+            Some(path) => DraftSource::File(llmrt_cli::stored_file(&path).unwrap_or(path)),
+            None => DraftSource::Ngrams(Ngrams { min: self.prompt_lookup_min, max: self.prompt_lookup_max }),
+        };
+        Drafts { source, max: self.num_speculative_tokens, min_probability: self.min_probability }
+    }
 }
 
 impl Settings {
@@ -56,6 +79,7 @@ impl Settings {
             engine,
             load: self.load_mode.parse().map_err(PyValueError::new_err)?,
             chat_template: self.chat_template,
+            drafts: self.drafts.map(DraftSettings::drafts),
             ..Options::default()
         })
     }

@@ -1,5 +1,7 @@
 """Parameters: types, ranges, and what llmrt lacks."""
 
+from pathlib import Path
+
 import pytest
 
 from llmrt import (
@@ -7,6 +9,7 @@ from llmrt import (
     AsyncEngine,
     BeamSearchParams,
     EngineArgs,
+    ModelError,
     RequestError,
     RequestOutputKind,
     SamplingParams,
@@ -175,6 +178,39 @@ def test_names_are_where_vllm_has_them():
 
     assert AsyncLLM is Same is AsyncLLMEngine is AsyncEngine and AsyncEngineArgs is EngineArgs
     assert Kind is RequestOutputKind and TokensPrompt(prompt_token_ids=[1]) and RequestOutput
+
+
+@pytest.mark.parametrize(
+    "config, expected",
+    [({"method": "eagle"}, "method"), ({"tokens": 3}, "num_speculative_tokens"), ({"method": "mtp"}, "path of a file"),
+     ({"method": "ngram", "model": "x.gguf"}, "no model"), ({"model": "x.gguf", "draft_p_min": 2}, "draft_p_min"),
+     ({"num_speculative_tokens": 0}, "num_speculative_tokens"), ({"prompt_lookup_min": 5}, "prompt_lookup_min")],
+)
+def test_a_wrong_choice_of_what_guesses_is_named(config, expected):
+    with pytest.raises(RequestError, match=expected):
+        EngineArgs(speculative_config=config)
+    with pytest.raises(TypeError, match="speculative_config"):
+        EngineArgs(speculative_config="ngram")
+
+
+def test_guesses_of_next_tokens_change_no_text():
+    relu = Path(__file__).parents[3] / "tests/fixtures/trained/relu.powerinfer.gguf"
+    prompts = ["Once upon a time", "The dog", "One day, a cat"]
+    params = SamplingParams(max_tokens=60, seed=3)
+
+    def texts(**args):
+        with LLM(max_model_len=256, **args) as llm:
+            found = [output.outputs[0].text for output in llm.generate(prompts, params)]
+            return found, llm.stats()
+
+    expected, stats = texts()
+    assert stats["n_draft_tokens"] == 0
+    for config in ({"model": relu, "num_speculative_tokens": 4}, {"method": "ngram", "prompt_lookup_max": 3}):
+        found, stats = texts(speculative_config=config)
+        assert found == expected and stats["n_draft_tokens"] > 0, config
+        assert stats["n_accepted_draft_tokens"] > (90 if "model" in config else -1)
+    with pytest.raises(ModelError, match="x.gguf"):
+        texts(speculative_config={"model": "x.gguf"})
 
 
 @pytest.mark.parametrize("name, value", [("dtype", "float16"), ("gpu_memory_utilization", 0.5)])

@@ -106,7 +106,8 @@ pub fn integers(
         | Input::EncoderSlots
         | Input::EncoderTable
         | Input::EncoderStarts
-        | Input::EncoderLens => vec![0; step.graph.ne(t).iter().product::<u64>() as usize],
+        | Input::EncoderLens
+        | Input::Hidden(_) => vec![0; step.graph.ne(t).iter().product::<u64>() as usize],
     };
     step.inputs.iter().map(|&(input, t)| (t, values(input, t))).collect()
 }

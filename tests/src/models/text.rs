@@ -64,7 +64,9 @@ fn model(text: &str) -> Result<Vec<u8>, String> {
         let read = match words[..] {
             [] => Ok(()),
             [first, ..] if first.starts_with('#') => Ok(()),
-            ["results", "logits" | "flash" | "embeddings" | "scores" | "none"] => Ok(()),
+            ["results", "logits" | "flash" | "embeddings" | "scores" | "none"] | ["results", "drafts", _] => {
+                Ok(())
+            }
             ["tensor", name, ref rest @ ..] => add(&mut tensors, name, rest),
             [key, kind, ref values @ ..] => value(kind, values).map(|value| metadata.set(key, value)),
             _ => Err("expected a key, its type and its value".into()),

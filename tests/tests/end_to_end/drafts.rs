@@ -3,6 +3,7 @@
 use crate::serve::client::Server;
 use llmrt_tests::build::{fail, llmrt, succeed};
 use llmrt_tests::fixtures::root;
+use llmrt_tests::models::text as described;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -62,6 +63,8 @@ fn several_prompts_are_drafted_together() {
 fn what_cannot_guess_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let other = llmrt_tests::models::TinyLlama::default().write(dir.path()).display().to_string();
+    let ahead = described::descriptions().join("gemma4-assistant.txt");
+    let ahead = described::write(&ahead, dir.path()).display().to_string();
     for (flags, code, expected) in [
         (&["--spec-type=draft"][..], 2, "--model-draft FILE"),
         (&["--spec-type=ngram", "--draft-max=0"], 2, "--draft-max 0"),
@@ -69,6 +72,7 @@ fn what_cannot_guess_is_refused() {
         (&["--model-draft=x.gguf"], 3, "x.gguf: cannot open"),
         (&["--draft-p-min=2", "--spec-type=ngram"], 2, "expected a probability"),
         (&["--model-draft", &other], 3, &other),
+        (&["--model-draft", &ahead], 3, "predict ahead for gemma4 models"),
     ] {
         let stderr = fail(&mut llmrt([&STORY, flags].concat()), code);
         assert!(stderr.contains(expected), "{flags:?}: {stderr}");

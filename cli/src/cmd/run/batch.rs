@@ -60,7 +60,7 @@ pub fn run(
     let Session { mut core, load } =
         Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
             .for_text()?
-            .speculating(&setup, &args.speculation, &args.loading, tokenizer)?;
+            .speculating(&setup, &args.speculation, &args.loading)?;
     let n_vocab = core.runner().model().config.n_vocab;
     let (decoding, seed) = sampling::decoding(&args.sampling, n_vocab)?;
 

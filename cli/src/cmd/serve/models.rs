@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
 use crate::session::{Session, note_warnings};
 use crate::setup::Setup;
+use crate::speculation;
 use crate::store;
 use crate::templates::Template;
 use llmrt_abi::DType;
@@ -173,7 +174,8 @@ impl Loader {
     }
 
     fn load(&self, path: Option<&Path>) -> Result<Model> {
-        let model = OpenModel::open(path, &model::open_options(&self.loading))?;
+        let mut model = OpenModel::open(path, &model::open_options(&self.loading))?;
+        speculation::attach(&mut model, &self.speculation, &self.loading)?;
         let tokenizer = Arc::new(model.tokenizer()?);
         let template = Template::of_chat(&self.template, &model)?;
         let template =
@@ -190,7 +192,7 @@ impl Loader {
         }
         self.requests.apply(&mut options, setup, &model)?;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
-        let session = session.speculating(setup, &self.speculation, &self.loading, &tokenizer)?;
+        let session = session.speculating(setup, &self.speculation, &self.loading)?;
         let n_ctx = session.core.n_ctx();
         let placement = Arc::new(Placement::new(computing(setup, &session)));
         let placed = placement.clone();

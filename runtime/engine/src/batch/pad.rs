@@ -86,6 +86,7 @@ impl Batch {
             batch.state_slots.push(-1);
             written.push(index(padding.first_state + i));
         }
+        batch.hidden.resize(self.hidden.len() / self.n_tokens().max(1) * batch.n_tokens(), 0);
         batch.state_slots.extend(written);
         // Any row will do: it is not read.
         let last = index(batch.tokens.len() - 1);
@@ -142,6 +143,7 @@ mod tests {
             output_ids: vec![0, 3, 4, 5],
             rows: Vec::new(),
             encoder: EncoderArrays::default(),
+            hidden: Vec::new(),
             max_blocks: 2,
         };
         let padded = batch.padded(PADDING).unwrap();

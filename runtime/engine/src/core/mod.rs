@@ -2,6 +2,7 @@
 //! logits. One generation loop for every program.
 
 mod active;
+mod drafts;
 mod event;
 mod pick;
 mod runner;
@@ -18,7 +19,7 @@ use crate::options::BLOCK_SIZE;
 use crate::request::{Decoding, Request, RequestId};
 use crate::scheduler::{NewGroup, Outcome, ScheduledChunk, Scheduler, SchedulerConfig, StepPlan};
 use crate::sequence::{Sequence, SequenceId, TokenId};
-use crate::speculation::{DraftInput, DraftUse, Drafter, Speculation};
+use crate::speculation::{DraftUse, Speculation};
 use crate::stop::Finish;
 use active::{Active, Known, Vocabulary};
 use llmrt_models::StepOutput;
@@ -113,16 +114,6 @@ impl<R: Runner> EngineCore<R> {
         })
     }
 
-    /// Lets `drafter` guess next tokens from now on, at most `max_drafts` of a text in a step.
-    pub fn speculate(&mut self, drafter: Box<dyn Drafter<R>>, max_drafts: usize) {
-        self.speculation = Some(Speculation { drafter, max_drafts, used: DraftUse::default() });
-    }
-
-    /// What guesses came to; `None` where nothing guesses.
-    pub fn draft_use(&self) -> Option<DraftUse> {
-        self.speculation.as_ref().map(|speculation| speculation.used)
-    }
-
     /// Queues a request. One whose prompt does not fit the context, or that names tokens which do not exist, is refused.
     pub fn add(&mut self, request: Request) -> Result<RequestId> {
         let id = RequestId(self.next_id);
@@ -172,7 +163,7 @@ impl<R: Runner> EngineCore<R> {
             StepOutput::Embeddings => false,
             // Of a model without logits hidden states are given in their place.
             StepOutput::Logits => self.abilities.has_logits && found != needed,
-            StepOutput::Scores => found != needed,
+            StepOutput::Scores | StepOutput::Drafts => found != needed,
         };
         match needs_more {
             true => Err(Error::NotLoaded { found: name(found), needed: name(needed) }),
@@ -279,32 +270,6 @@ impl<R: Runner> EngineCore<R> {
             Err(e) => {
                 self.recover(&plan, e)?;
                 Ok(std::mem::take(&mut self.pending))
-            }
-        }
-    }
-
-    /// Gives the next step guesses of the next tokens. Where they fail, texts go on without them, with a warning.
-    fn draft(&mut self) -> Result<()> {
-        let Some(Speculation { drafter, max_drafts, .. }) = &mut self.speculation else { return Ok(()) };
-        let texts = self.scheduler.running().filter_map(|(request, sequence)| {
-            // After wrong guesses a recurrent model computes more than one token.
-            let is_next = (1..=*max_drafts + 1).contains(&sequence.n_missing());
-            let active = self.requests.get(&request).filter(|_| is_next)?;
-            let room = active.max_drafts(sequence.id, sequence.tokens().len());
-            let max_drafts = room.min(*max_drafts);
-            (max_drafts > 0).then_some(DraftInput { sequence, max_drafts })
-        });
-        let texts: Vec<DraftInput<'_>> = texts.collect();
-        match drafter.draft(&texts, &mut self.runner) {
-            Ok(drafts) => {
-                let ids: Vec<SequenceId> = texts.iter().map(|text| text.sequence.id).collect();
-                ids.into_iter().zip(drafts).try_for_each(|(id, drafts)| self.scheduler.draft(id, drafts))
-            }
-            Err(e) if e.is_cancelled() => Err(e),
-            Err(e) => {
-                self.runner.warn(format!("{e}; texts go on without drafts of their next tokens"));
-                self.speculation = None;
-                Ok(())
             }
         }
     }
@@ -525,6 +490,7 @@ fn name(output: StepOutput) -> &'static str {
         StepOutput::Logits => "logits",
         StepOutput::Embeddings => "vectors",
         StepOutput::Scores => "scores",
+        StepOutput::Drafts => "drafts",
     }
 }
 

@@ -46,6 +46,9 @@ impl DeviceRunner {
         let started = Instant::now();
         self.results.clear(batch.n_outputs());
         self.run(step, output, &request)?;
+        if output == StepOutput::Logits {
+            self.keep_hidden(batch);
+        }
         if batch.n_tokens() >= PREFILL_TOKENS + batch.n_seqs() {
             self.timed.prefill(started, batch.n_tokens());
         }

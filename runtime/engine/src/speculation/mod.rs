@@ -2,15 +2,20 @@
 //! tokens that its sampler picks of those logits, so it is the text that it would be without guesses; right guesses spare
 //! steps (Leviathan et al. 2023, with the target's own draw in place of the rejection rule, as llama.cpp has it).
 
+mod attach;
+mod layers;
 mod model;
 mod ngram;
 mod vocabulary;
 
+pub use attach::attach_layers;
+pub use layers::DraftLayers;
 pub use model::DraftModel;
 pub use ngram::Ngrams;
 pub use vocabulary::check_vocabulary;
 
 use crate::error::Result;
+use crate::kv::pools::CachePools;
 use crate::sequence::{Sequence, TokenId};
 
 /// Guesses the next tokens of texts. `R` is what computes the texts themselves.
@@ -26,6 +31,8 @@ pub struct DraftInput<'a> {
     pub sequence: &'a Sequence,
     /// Most guesses, at least 1.
     pub max_drafts: usize,
+    /// The memory of its caches.
+    pub caches: &'a CachePools,
 }
 
 /// What guesses came to.

@@ -161,7 +161,7 @@ impl<R> Drafter<R> for DraftModel {
 }
 
 /// The token with the largest logit, and its probability.
-fn likeliest(row: Row<'_>) -> Result<(TokenId, f32)> {
+pub(super) fn likeliest(row: Row<'_>) -> Result<(TokenId, f32)> {
     let share = |logits: &mut dyn Iterator<Item = f32>, max: f32| {
         logits.filter(|logit| max - logit < NEGLIGIBLE).map(|logit| (logit - max).exp()).sum::<f32>().recip()
     };

@@ -80,6 +80,16 @@ impl ModelFiles {
         Ok(files)
     }
 
+    /// Adds the tensors of another file, with `prefix` in front of their names, and the keys of its architecture, as of layers
+    /// that predict ahead for this model.
+    pub fn attach(&mut self, other: ModelFiles, prefix: &str) -> Result<()> {
+        let path = other.files().next().map(|file| file.path.clone()).unwrap_or_default();
+        let first_file = self.sources.len();
+        self.sources.extend(other.sources);
+        let attached = self.model.attach(other.model, prefix, first_file);
+        attached.map_err(|source| Error::Invalid { path, source })
+    }
+
     /// Tokens of the longest text the model was trained on.
     pub fn n_ctx_train(&self) -> Option<usize> {
         let metadata = &self.model.metadata;

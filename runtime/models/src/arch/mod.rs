@@ -257,7 +257,10 @@ const PARTS: &[(&str, &str)] = &[
         "eagle3",
         "a layer that predicts ahead for a model, whose hidden states it reads (EAGLE 3, arXiv 2503.01840)",
     ),
-    ("gemma4-assistant", "layers that predict ahead for a Gemma 4 model, whose caches they read"),
+    (
+        "gemma4-assistant",
+        "layers that predict ahead for a Gemma 4 model, whose caches they read: `--model-draft` of that model",
+    ),
     ("wavtokenizer-dec", "a decoder that makes sounds of a model's codes (WavTokenizer, arXiv 2408.16532)"),
 ];
 
@@ -299,6 +302,44 @@ impl Arch {
         (self.config)(&mut cfg, &Keys { meta, arch })?;
         Ok(cfg)
     }
+}
+
+/// Layers that predict ahead for models of an architecture, in a file of their own.
+#[derive(Debug)]
+pub(crate) struct DraftLayers {
+    /// `general.architecture` of their file.
+    name: &'static str,
+    /// That of the models.
+    of: &'static str,
+    /// Their configuration, for a model with this one.
+    config: fn(&Keys<'_>, &Config) -> Result<Config>,
+    /// Builds their graph, for a model with this configuration; the result are the logits [n_vocab, n_outputs], beside
+    /// [`Builder::hidden`].
+    pub graph: fn(&mut Builder<'_>, &Config) -> Result<Tensor>,
+}
+
+const DRAFT_LAYERS: &[&DraftLayers] = &[&gemma4::ASSISTANT];
+
+impl DraftLayers {
+    /// Whether the metadata have theirs beside those of the model.
+    pub fn are_in(&self, meta: &Metadata) -> bool {
+        meta.contains(&format!("{}.block_count", self.name))
+    }
+
+    /// Their configuration in the metadata, for a model with this one.
+    pub fn config(&self, meta: &Metadata, model: &Config) -> Result<Config> {
+        (self.config)(&Keys { meta, arch: self.name }, model)
+    }
+}
+
+/// Those for models of this architecture.
+pub(crate) fn draft_layers(arch: &str) -> Option<&'static DraftLayers> {
+    DRAFT_LAYERS.iter().copied().find(|layers| layers.of == arch)
+}
+
+/// The architecture of the models for which files of this one predict ahead, if they do.
+pub fn drafts_for(arch: &str) -> Option<&'static str> {
+    DRAFT_LAYERS.iter().find(|layers| layers.name == arch).map(|layers| layers.of)
 }
 
 /// Names of the architectures, as `general.architecture` has them.

@@ -2,7 +2,7 @@
 
 use crate::builder::Builder;
 use crate::cache::{PagedLayer, ValueRows};
-use crate::config::{RopeKind, Temperature};
+use crate::config::{Config, RopeKind, Temperature};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use llmrt_abi::DType;
@@ -195,6 +195,17 @@ pub(crate) fn cache_kv(b: &mut Builder<'_>, k: Tensor, v: Tensor) -> Result<[Ten
     Ok([k_cache, v_cache])
 }
 
+/// The caches of K and V that layer `il` of the model with this configuration writes, as they are before the step, for
+/// layers that read them alone.
+pub(crate) fn read_caches(b: &mut Builder<'_>, model: &Config, il: usize) {
+    let n_slots = b.batch.n_blocks_of(model.layers[il].window) * b.batch.block_size;
+    let (k_type, v_type) = (b.batch.k_type, b.batch.v_type);
+    let k_name = format!("blk.{il}.k_cache");
+    let k = b.g.state(&k_name, k_type, &[model.n_embd_k(il), n_slots], Role::KCache);
+    let v = b.g.state(&format!("blk.{il}.v_cache"), v_type, &[model.n_embd_v(il), n_slots], Role::VCache);
+    b.kv_caches.insert(il, [k, v]);
+}
+
 /// Queries see the caches that the layer reads, with the step's tokens in them: [head_dim_v * n_head, n_tokens].
 pub(crate) fn attention_to_caches(b: &mut Builder<'_>, q: Tensor) -> Result<Tensor> {
     attention_to_keys(b, q, None)
@@ -219,7 +230,9 @@ fn attention_to_keys(b: &mut Builder<'_>, q: Tensor, chosen: Option<Tensor>) -> 
 /// What the layer's queries see, and how.
 pub(super) fn attention_params(b: &Builder<'_>) -> AttentionParams {
     let layer = b.layer();
-    let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (layer.window, 0) };
+    // Seen from the last key, a window that ends one position later is one token shorter.
+    let seen = layer.window.saturating_sub(u32::from(b.cfg.sees_before));
+    let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (seen, 0) };
     AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
         block_size: b.batch.block_size as u32,

@@ -17,6 +17,7 @@ pub(crate) fn logits(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     if !b.gives_logits() {
         return Ok(x);
     }
+    b.hidden = Some(x);
     let logits = match b.has("output.weight") {
         true => b.linear("output", b.cfg.n_vocab, x)?,
         false => {

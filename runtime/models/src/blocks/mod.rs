@@ -42,7 +42,7 @@ pub(crate) use altup::{added_to_others, copies, copy, corrected, merged, predict
 pub(crate) use attention::{
     attention, attention_by_normed_head, attention_by_normed_row, attention_output, attention_temperature,
     attention_to, gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv,
-    queries, rope, self_attention, times_each_head,
+    queries, read_caches, rope, self_attention, times_each_head,
 };
 pub(crate) use block_indexers::{block_indexer, pooled_indexer, weighted_pool_indexer};
 pub(crate) use classifier::classifier;

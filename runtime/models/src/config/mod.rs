@@ -76,6 +76,8 @@ pub struct Config {
     /// Whether tokens see those before them alone, and not those after them. Then a window reaches half its size to either
     /// side.
     pub is_causal: bool,
+    /// Whether queries are one position after the last key, as those of layers that predict ahead, whose tokens have no keys.
+    pub sees_before: bool,
     /// Whether a window is the chunk of so many positions that a token is in.
     pub has_chunks: bool,
     /// Buckets of distances between keys and queries, each with biases on attention scores; 0: there are none.
@@ -202,9 +204,21 @@ impl Config {
         norm: Norm,
         rope: RopeKind,
     ) -> Result<Config> {
+        let n_layer = read_n_layer(&Keys { meta, arch })?;
+        Config::of_layers(meta, arch, n_layer, has_attention, norm, rope)
+    }
+
+    /// The same, of so many layers.
+    pub(crate) fn of_layers(
+        meta: &Metadata,
+        arch: &str,
+        n_layer: usize,
+        has_attention: bool,
+        norm: Norm,
+        rope: RopeKind,
+    ) -> Result<Config> {
         let keys = Keys { meta, arch };
         floats::check_floats(&keys)?;
-        let n_layer = read_n_layer(&keys)?;
         let n_embd = keys.count("embedding_length", 1..=MAX_DIM)?;
         let n_ctx_train = keys.count("context_length", 1..=MAX_DIM)?;
         let mut moe = MoeConfig::read(&keys)?;
@@ -241,6 +255,7 @@ impl Config {
             attn_scale: keys.f32_or_zero("attention.scale", (head_dim_k as f32).sqrt().recip())?,
             attn_softcap: 0.0,
             is_causal: keys.optional("attention.causal")?.unwrap_or(true),
+            sees_before: false,
             has_chunks: false,
             n_relative_buckets: 0,
             n_encoder_layer: 0,

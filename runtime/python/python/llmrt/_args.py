@@ -26,7 +26,6 @@ _LACKING: dict[str, tuple[tuple[Any, ...], str]] = {
     "enforce_eager": ((False, True), "leave it out"),
     "enable_lora": ((False,), "merge the adapter into the model"),
     "enable_chunked_prefill": ((None, False, True), "leave it out: prompts are computed in chunks"),
-    "speculative_config": ((None,), "leave it out"),
     "task": (("auto", "generate", "embed", None), "leave it out: each call names its task"),
     "runner": (("auto", "generate", "pooling"), "leave it out: each call names its task"),
     "load_format": (("auto", "gguf"), "give a GGUF file"),
@@ -74,6 +73,9 @@ class EngineArgs:
         load_mode: auto, mmap, mmap+mlock, none or mlock.
         chat_template: A Jinja template in the place of the model's: its text, or the path of a file.
         seed: Where SamplingParams have none. None: another one each time.
+        speculative_config: What guesses next tokens, which one step checks; texts stay the same. {"model": path} is a smaller
+            model with the same vocabulary or layers that predict ahead, {"method": "ngram"} the text itself; with
+            num_speculative_tokens (3), draft_p_min (0.4), prompt_lookup_min (2) and prompt_lookup_max (4).
     """
 
     model: str | os.PathLike[str] | None = None
@@ -93,6 +95,7 @@ class EngineArgs:
     load_mode: str = "auto"
     chat_template: str | os.PathLike[str] | None = None
     seed: int | None = 0
+    speculative_config: Mapping[str, Any] | None = None
     tokenizer: InitVar[Any] = None
     tokenizer_mode: InitVar[str] = "auto"
     skip_tokenizer_init: InitVar[bool] = False
@@ -106,7 +109,6 @@ class EngineArgs:
     enforce_eager: InitVar[bool] = False
     enable_lora: InitVar[bool] = False
     enable_chunked_prefill: InitVar[bool | None] = None
-    speculative_config: InitVar[Any] = None
     task: InitVar[str | None] = "auto"
     runner: InitVar[str] = "auto"
     load_format: InitVar[str] = "auto"
@@ -173,6 +175,7 @@ class EngineArgs:
             "strict": check.boolean(where, "strict", self.strict),
             "load_mode": check.one_of(where, "load_mode", self.load_mode, ("auto", "mmap", "mmap+mlock", "none", "mlock")),
             "chat_template": template(where, self.chat_template),
+            "drafts": drafts(where, self.speculative_config),
         }
 
 
@@ -184,6 +187,38 @@ def paths(where: str, found: Any) -> list[str]:
     if isinstance(found, (str, os.PathLike)) or not isinstance(found, Iterable):
         raise check.wrong(where, "plugins", found, "a list of paths")
     return [check.path(where, f"plugins[{i}]", item) for i, item in enumerate(found)]
+
+
+def drafts(where: str, found: Any) -> dict[str, Any] | None:
+    """What guesses next tokens."""
+    if found is None:
+        return None
+    where = f"{where}: speculative_config"
+    if not isinstance(found, Mapping):
+        raise check.wrong(where, "it", found, "a dict")
+    known = {"method", "model", "num_speculative_tokens", "draft_p_min", "prompt_lookup_min", "prompt_lookup_max"}
+    for name in found:
+        if name not in known:
+            raise check.out_of_range(where, "a key", name, f"one of {', '.join(sorted(known))}")
+    model = found.get("model")
+    default = "ngram" if model is None else "draft_model"
+    method = check.one_of(where, "method", found.get("method") or default, ("draft_model", "mtp", "ngram"))
+    if (method == "ngram") != (model is None):
+        expected = "no model" if method == "ngram" else "the path of a file"
+        raise check.out_of_range(where, "model", model, f"{expected} for the method {method}")
+    most = check.whole(where, "num_speculative_tokens", found.get("num_speculative_tokens", 3), 1, 64)
+    least_probable = check.number(where, "draft_p_min", found.get("draft_p_min", 0.4))
+    if not 0 <= least_probable <= 1:
+        raise check.out_of_range(where, "draft_p_min", least_probable, "0 to 1")
+    longest = check.whole(where, "prompt_lookup_max", found.get("prompt_lookup_max", 4), 1, 64)
+    shortest = check.whole(where, "prompt_lookup_min", found.get("prompt_lookup_min", min(2, longest)), 1, longest)
+    return {
+        "model": None if model is None else check.path(where, "model", model),
+        "num_speculative_tokens": most,
+        "min_probability": least_probable,
+        "prompt_lookup_min": shortest,
+        "prompt_lookup_max": longest,
+    }
 
 
 def template(where: str, found: Any) -> str | None:

@@ -7,6 +7,7 @@ use crate::request::Decoding;
 use crate::sampler::{Rng, SamplingParams};
 use crate::scheduler::Preemption;
 use crate::sequence::TokenId;
+use crate::speculation::{DraftInput, Drafter};
 
 /// Guesses the next tokens of texts that are known, some of them wrong.
 struct Oracle {

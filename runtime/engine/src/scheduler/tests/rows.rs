@@ -282,6 +282,7 @@ fn vl_26_the_arrays_of_a_step() {
         query_starts: vec![0, 1, 11],
         state_slots: vec![-1; 4],
         output_ids: vec![0, 10],
+        hidden: Vec::new(),
         max_blocks: 3,
         before: batch.before.clone(),
         encoder: batch.encoder.clone(),
