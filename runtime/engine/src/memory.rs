@@ -18,7 +18,7 @@ use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{PlacementState, Resolved, Sharing, resolve};
 use llmrt_host::sched::staged::staging_bytes;
 use llmrt_host::sched::{Collectives, SplitMode};
-use llmrt_models::{CacheKind, Model, SparseOptions};
+use llmrt_models::{CacheKind, Model, SparseMode, SparseOptions};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -104,6 +104,9 @@ impl PlacementPlan {
         let sparse = crate::sparse::options(files, &options.sparse)?;
         if sparse != SparseOptions::default() {
             model = model.with_neurons(sparse)?;
+        } else if let ([_baseline], Some(reason)) = (devices, crate::sparse::few_zeros(files, &model)?) {
+            model = model.with_neurons(SparseOptions { mode: SparseMode::Off, ..sparse })?;
+            notes.push(reason);
         }
         model.set_context(options.n_ctx as u64);
         let step = model.whole_graph(&options.largest_shape(model.spec()))?;

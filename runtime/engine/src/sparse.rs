@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use llmrt_host::knobs;
 use llmrt_host::load::ModelFiles;
-use llmrt_models::{SparseMode, SparseOptions};
+use llmrt_models::{Model, SparseMode, SparseOptions};
 use llmrt_sparse::ModelId;
 use llmrt_sparse::stats::{SparseFile, path_beside};
 use std::path::Path;
@@ -21,6 +21,37 @@ pub(crate) fn options(files: &ModelFiles, given: &SparseOptions) -> Result<Spars
         _ => options.threshold = options.threshold.or(knobs::settings()?.sparse_threshold),
     }
     Ok(options)
+}
+
+/// Share of zeros below which the CPU multiplies panels sooner than it skips zeros (docs/perf/sparse.md).
+const MIN_ZEROS: f64 = 0.75;
+
+/// What `auto` takes of a model whose activations are zeros: all neurons, where the counts beside it have too few zeros for any gain,
+/// with the reason. `None`: those that are not zero, as without counts.
+pub(crate) fn few_zeros(files: &ModelFiles, model: &Model) -> Result<Option<String>> {
+    let has_predictors = model.tensor_names().iter().any(|name| name.contains(".fc1."));
+    let beside = files.files().next().map(|file| &file.path).filter(|path| path_beside(path).exists());
+    let Some(path) = beside.filter(|_| !has_predictors) else { return Ok(None) };
+    if !model.skips_zeros()? {
+        return Ok(None);
+    }
+    let name = path_beside(path).display().to_string();
+    let stats = match stats_of(files, path) {
+        Ok(stats) => stats,
+        Err(e) => return Ok(Some(format!("--sparse auto is off: {e}"))),
+    };
+    let n_neurons: usize = stats.counts.iter().map(|counts| counts.as_slice().len()).sum();
+    let n_active: f64 = stats.counts.iter().map(|counts| counts.total()).sum();
+    let zeros = 1.0 - n_active / (n_neurons as f64 * stats.n_tokens as f64);
+    // Counts may be missing, or the number of their tokens.
+    Ok((zeros.is_finite() && zeros < MIN_ZEROS).then(|| {
+        format!(
+            "--sparse auto is off: by {name} {:.0} % of neurons give zeros, and from {:.0} % on it is faster to skip them \
+             (--sparse exact does)",
+            100.0 * zeros,
+            100.0 * MIN_ZEROS
+        )
+    }))
 }
 
 /// The statistics beside a model, which must be of this model.

@@ -77,13 +77,18 @@ impl Model {
         self.config.neurons.options = options;
         let tensors = |name: &str| self.tensors.get(name).copied();
         let model = Model::of(self.config, self.arch, self.n_blocks, self.drafts, &tensors)?;
-        let graph = model.graph(&BatchShape::SMALLEST)?.graph;
+        let skips = model.skips_zeros()?;
         match mode {
-            SparseMode::Exact | SparseMode::Predict if !graph.is_sparse() => {
+            SparseMode::Exact | SparseMode::Predict if !skips => {
                 Err(Error::NoZeros { arch: model.config.arch })
             }
             _ => Ok(model),
         }
+    }
+
+    /// Whether products need not read all of their weights, since much of what they multiply is zero.
+    pub fn skips_zeros(&self) -> Result<bool> {
+        Ok(self.graph(&BatchShape::SMALLEST)?.graph.is_sparse())
     }
 
     /// Names of the weights the model uses, in order of first use: embedding, layers, head.

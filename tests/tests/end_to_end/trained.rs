@@ -1,5 +1,6 @@
 //! Models that were trained here with ReLU and dReLU (tools/train), in PowerInfer's form: what their zeros and predictors are worth.
 
+use llmrt_sparse::stats::{self, SparseFile, path_beside};
 use llmrt_tests::build::{llmrt, succeed};
 use llmrt_tests::fixtures::root;
 use std::collections::HashSet;
@@ -78,4 +79,39 @@ fn predictors_cost_less_than_a_hundredth_of_perplexity() {
         assert!((predicted / exact - 1.0).abs() < 0.01, "{name}: {predicted} beside {exact}");
         assert!(predicted != exact, "{name}: nothing was predicted");
     }
+}
+
+#[test]
+fn auto_is_off_where_few_neurons_give_zeros() {
+    let dir = tempfile::tempdir().unwrap();
+    let [plain, text] = ["relu.gguf", "story.txt"].map(|name| dir.path().join(name));
+    let begin: String = std::fs::read_to_string(stories()).unwrap().chars().take(2000).collect();
+    std::fs::write(&text, begin).unwrap();
+    succeed(llmrt(["sparse", "convert"]).args([model("relu"), plain.clone()]));
+    succeed(llmrt(["sparse", "profile"]).arg(&plain).arg("-f").arg(&text));
+    let run = |sparse: &[&str]| {
+        let args = ["run", "--raw", "--temp", "0", "-n", "20", "-v", "-p", "Once upon a time"];
+        let out = succeed(llmrt(args).arg("-m").arg(&plain).args(sparse));
+        let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+        (out.stdout, stderr.contains(" neurons, "), stderr)
+    };
+    let (off, counts_neurons, _) = run(&["--sparse", "off"]);
+    assert!(!counts_neurons);
+    let (auto, counts_neurons, stderr) = run(&[]);
+    assert!(auto == off && counts_neurons && !stderr.contains("auto is off"), "{stderr}");
+
+    // The same counts of fewer tokens.
+    let beside = path_beside(&plain);
+    let mut counted = SparseFile::parse(&std::fs::read(&beside).unwrap()).unwrap();
+    counted.n_tokens /= 6;
+    counted.predictors.clear();
+    stats::write(std::fs::File::create(&beside).unwrap(), &counted, |_, _| Ok(())).unwrap();
+    let (auto, counts_neurons, stderr) = run(&[]);
+    assert!(auto == off && !counts_neurons, "{stderr}");
+    assert!(
+        stderr.contains("--sparse auto is off") && stderr.contains("% of neurons give zeros"),
+        "{stderr}"
+    );
+    let (exact, counts_neurons, stderr) = run(&["--sparse", "exact"]);
+    assert!(exact == off && counts_neurons && !stderr.contains("auto is off"), "{stderr}");
 }
