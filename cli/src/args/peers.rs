@@ -48,6 +48,27 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
     (&["-sm", "--split-mode"], Alias("--split")),
     (&["-ot", "--override-tensor"], Alias("--tensor-placement")),
     (&["--kv-cache-dtype"], Alias("--kv-type")),
+    (&["-md", "--spec-draft-model", "--speculative-model"], Alias("--model-draft")),
+    (&["--draft", "--draft-n", "--spec-draft-n-max", "--num-speculative-tokens"], Alias("--draft-max")),
+    (&["--spec-draft-p-min"], Alias("--draft-p-min")),
+    (
+        &["--draft-min", "--draft-n-min", "--spec-draft-n-min"],
+        Hint("as many tokens are guessed as --draft-p-min allows: leave it out"),
+    ),
+    (
+        &["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"],
+        Hint(
+            "`llmrt pull hf.co/USER/REPO:QUANT` gets a model, --model-draft hf.co/USER/REPO:QUANT guesses with it",
+        ),
+    ),
+    (
+        &["-ngld", "-devd", "-ctkd", "-ctvd", "-td", "-tbd", "--device-draft", "--gpu-layers-draft"],
+        Hint("the model that guesses has the devices and threads of the other: leave it out"),
+    ),
+    (
+        &["--speculative-config"],
+        Hint("--model-draft FILE or --spec-type ngram guesses next tokens, --draft-max N at a time"),
+    ),
     (
         &["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-hft", "--hf-token", "-mu", "--model-url"],
         Hint(DOWNLOAD),
@@ -120,10 +141,6 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
         Hint(CONSTRAINT),
     ),
     (&["--lora", "--lora-scaled", "--control-vector"], Hint("LoRA and control vectors are not built yet")),
-    (
-        &["-md", "--model-draft", "--draft", "--draft-max", "--draft-n"],
-        Hint("speculative decoding is not built yet"),
-    ),
     (&["--mmproj", "-mm", "--image", "--audio"], Hint(MULTIMODAL)),
     (
         &["--rope-freq-base", "--rope-freq-scale", "--rope-scale", "--rope-scaling", "--yarn-orig-ctx"],

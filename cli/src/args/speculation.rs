@@ -13,15 +13,15 @@ pub struct SpecArgs {
     pub spec_type: Option<SpecType>,
     /// What guesses: a smaller model with the same vocabulary, a file or a model of the store; or a file of layers that predict
     /// ahead for this model (gemma4-assistant).
-    #[arg(long, value_name = "FILE", alias = "spec-draft-model", help_heading = "Speculative decoding")]
+    #[arg(long, value_name = "FILE", help_heading = "Speculative decoding")]
     pub model_draft: Option<PathBuf>,
     /// Most guesses of a text in a step.
     #[arg(long, value_name = "N", value_parser = values::whole, default_value_t = 3)]
-    #[arg(aliases = ["draft", "draft-n", "spec-draft-n-max"], help_heading = "Speculative decoding")]
+    #[arg(allow_negative_numbers = true, help_heading = "Speculative decoding")]
     pub draft_max: usize,
     /// Probability, for what guesses, below which a token is not guessed, nor any after it.
     #[arg(long, value_name = "P", value_parser = values::probability, default_value_t = 0.4)]
-    #[arg(alias = "spec-draft-p-min", help_heading = "Speculative decoding")]
+    #[arg(allow_negative_numbers = true, help_heading = "Speculative decoding")]
     pub draft_p_min: f32,
 }
 
@@ -30,7 +30,7 @@ pub enum SpecType {
     /// Nothing.
     None,
     /// The model of --model-draft.
-    #[value(alias = "draft-simple")]
+    #[value(aliases = ["draft-simple", "draft-mtp"])]
     Draft,
     /// The text itself: what followed its last tokens where they came before.
     #[value(alias = "ngram-simple")]
