@@ -7,24 +7,45 @@ use crate::output::n_things;
 use crate::session::{Core, Session, note_warnings};
 use crate::setup::Setup;
 use llmrt_engine::DeviceRunner;
-use llmrt_engine::speculation::{DraftLayers, DraftModel, DraftUse, Ngrams, attach_layers, check_vocabulary};
+use llmrt_engine::speculation::{
+    DraftLayers, DraftModel, DraftUse, Ngrams, attach_layers, check_vocabulary, is_layers,
+};
 use llmrt_host::load::LoadOptions;
-use llmrt_models::drafts_for;
 use llmrt_tokenizer::Tokenizer;
 
 /// Adds layers that predict ahead for this model, if the file of `--model-draft` has such.
 pub fn attach(model: &mut OpenModel, args: &SpecArgs, loading: &ModelArgs) -> Result<()> {
-    let Some(path) = args.model_draft.as_deref().filter(|_| spec_type(args) == SpecType::Draft) else {
-        return Ok(());
-    };
+    check_flags(args)?;
+    let Some(path) = args.model_draft.as_deref() else { return Ok(()) };
     let draft = OpenModel::open(Some(path), &model::open_options(&of_draft(loading)))?;
     let arch = draft.metadata().str("general.architecture").unwrap_or_default();
     // Files of layers may leave the vocabulary to the model's.
-    if drafts_for(arch).is_none() || draft.metadata().contains("tokenizer.ggml.tokens") {
+    if !is_layers(arch) || draft.metadata().contains("tokenizer.ggml.tokens") {
         check(&model.tokenizer()?, &draft)?;
     }
     let attached = attach_layers(&mut model.files, draft.files);
     attached.map(drop).map_err(|e| Error::new(Exit::File, format!("{}: {e}", draft.name)))
+}
+
+/// Refuses flags that contradict each other.
+fn check_flags(args: &SpecArgs) -> Result<()> {
+    let spec_type = spec_type(args);
+    let usage = |message: String| Err(Error::usage(message));
+    match (&args.model_draft, spec_type) {
+        (Some(path), SpecType::None | SpecType::Ngram) => {
+            usage(format!("--model-draft {} is for --spec-type draft: leave one out", path.display()))
+        }
+        (None, SpecType::Draft) => usage("--spec-type draft needs --model-draft FILE".into()),
+        (_, SpecType::Draft | SpecType::Ngram) if args.draft_max == 0 => {
+            usage("--draft-max 0: expected 1 or more tokens; --spec-type none guesses none".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Guesses of a text that steps have room for.
+pub fn max_drafts(args: &SpecArgs) -> usize {
+    if spec_type(args) == SpecType::None { 0 } else { args.draft_max }
 }
 
 /// What guesses.
@@ -47,19 +68,7 @@ fn check(tokenizer: &Tokenizer, draft: &OpenModel) -> Result<()> {
 impl Session {
     /// The same, with what the flags have for guesses.
     pub fn speculating(mut self, setup: &Setup, args: &SpecArgs, loading: &ModelArgs) -> Result<Session> {
-        let spec_type = spec_type(args);
-        if let (Some(path), SpecType::None | SpecType::Ngram) = (&args.model_draft, spec_type) {
-            let path = path.display();
-            return Err(Error::usage(format!(
-                "--model-draft {path} is for --spec-type draft: leave one out"
-            )));
-        }
-        if spec_type != SpecType::None && args.draft_max == 0 {
-            return Err(Error::usage(
-                "--draft-max 0: expected 1 or more tokens; --spec-type none guesses none",
-            ));
-        }
-        match spec_type {
+        match spec_type(args) {
             SpecType::None => {}
             SpecType::Ngram => self.core.speculate(Box::new(Ngrams::default()), args.draft_max),
             SpecType::Draft if self.model().drafts() => {

@@ -293,6 +293,7 @@ fn layers_that_predict_ahead_give_llama_cpps_logits() {
     let text = std::fs::read_to_string(llmrt_tests::fixtures::tokens()).unwrap();
     let tokens: Vec<u32> = text.split_whitespace().map(|token| token.parse().unwrap()).collect();
     let (last, before) = tokens.split_last().unwrap();
+    core.runner_mut().keep_hidden(true);
     let decoding = Decoding::Forced { tokens: vec![*last, 0], required_top_k: None };
     core.add(Request { decoding, ..Request::greedy(before.to_vec()) }).unwrap();
     core.step().unwrap();

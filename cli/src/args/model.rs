@@ -107,8 +107,8 @@ pub struct SparseArgs {
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SparseArg {
-    /// predict of files with predictors; exact of other models with zeros, unless MODEL.sparse.gguf counts fewer than 75 % of them; else
-    /// off.
+    /// predict of files with predictors; exact of other models with zeros, unless MODEL.sparse.gguf counts fewer than 75 % of them and
+    /// the CPU is alone; else off.
     #[default]
     Auto,
     /// All.

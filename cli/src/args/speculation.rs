@@ -19,7 +19,7 @@ pub struct SpecArgs {
     #[arg(long, value_name = "N", value_parser = values::whole, default_value_t = 3)]
     #[arg(allow_negative_numbers = true, help_heading = "Speculative decoding")]
     pub draft_max: usize,
-    /// Probability, for what guesses, below which a token is not guessed, nor any after it.
+    /// Probability, among the ten likeliest tokens of what guesses, below which a token is not guessed, nor any after it.
     #[arg(long, value_name = "P", value_parser = values::probability, default_value_t = 0.4)]
     #[arg(allow_negative_numbers = true, help_heading = "Speculative decoding")]
     pub draft_p_min: f32,

@@ -17,7 +17,7 @@ use crate::model::{Identity, OpenModel};
 use crate::output::{n_things, note};
 use crate::session::Session;
 use crate::setup::Setup;
-use crate::speculation::draft_line;
+use crate::speculation::{self, draft_line};
 use crate::templates::Template;
 use conversation::Conversation;
 use input::Input;
@@ -59,6 +59,7 @@ pub fn chat(
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     options.count_needed = setup.verbose > 0;
+    options.max_drafts = speculation::max_drafts(&args.speculation);
     let (identity, is_embedded) = (model.identity()?, model.is_embedded());
     let session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
         .for_text()?

@@ -108,6 +108,7 @@ fn run(global: &Global, given: &Run) -> Result<()> {
     // Keys and values of the whole prompt are saved.
     options.swa_full |= args.prompt_cache.is_some();
     options.count_needed = setup.verbose > 0;
+    options.max_drafts = speculation::max_drafts(&args.speculation);
     let tokens = prompt_tokens(&tokenizer, template.as_ref().map(|t| &t.jinja), &prompt, args, options.n_ctx)
         .map_err(|e| e.of_model(&model.name))?;
     check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;

@@ -114,6 +114,11 @@ pub enum Error {
     )]
     OtherLayers { expected: &'static str, found: String },
 
+    #[error(
+        "an encoder of this model reads prompts, so it guesses no next tokens: use a draft model without an encoder"
+    )]
+    NoDrafts,
+
     // Blocks.
     #[error(
         "a pool of {n_blocks} blocks of {block_size} tokens: expected at least one token per block and at most {most} tokens in all",

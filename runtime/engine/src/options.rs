@@ -39,6 +39,8 @@ pub struct EngineOptions {
     pub swa_full: bool,
     /// Bytes of host memory for the blocks and states of preempted requests.
     pub swap_space: u64,
+    /// Guesses of a text's next tokens that a step has room for ([`EngineCore::speculate`](crate::EngineCore::speculate)).
+    pub max_drafts: usize,
     /// Rows of logits of prompt tokens in one step, where requests require these.
     pub max_prompt_logits: usize,
     /// Which requests a step serves first.
@@ -87,6 +89,7 @@ impl Default for EngineOptions {
             kv_blocks: None,
             swa_full: false,
             swap_space: 0,
+            max_drafts: 0,
             max_prompt_logits: 64,
             policy: Policy::default(),
             preemption: Preemption::default(),
@@ -161,7 +164,9 @@ impl EngineOptions {
     /// The shape of the largest step: all sequences, with logits of each.
     pub(crate) fn largest_shape(&self, spec: &ModelSpec) -> BatchShape {
         let n_seqs = self.max_seqs.max(1);
-        let shape = self.shape(self.max_num_batched_tokens() + self.padding().max_added(), n_seqs, n_seqs);
+        let n_tokens = self.max_num_batched_tokens() + self.padding().max_added();
+        let n_outputs = n_seqs.saturating_mul(1 + self.max_drafts).min(n_tokens);
+        let shape = self.shape(n_tokens, n_seqs, n_outputs);
         let n_encoder_tokens = self.max_num_batched_tokens() as u64;
         BatchShape {
             output: self.output(spec),

@@ -43,6 +43,7 @@ pub struct DeviceRunner {
     results: Results,
     /// By sequence, the position of the first row of its last step, and what layers that predict ahead take of each row.
     hidden: HashMap<SequenceId, (usize, Vec<f32>)>,
+    keeps_hidden: bool,
     /// By cache, the blocks and states that were swapped out.
     host_blocks: HashMap<String, Vec<u8>>,
     timed: Timed,
@@ -73,6 +74,7 @@ impl DeviceRunner {
             n_bytes_read: 0,
             results: Results::default(),
             hidden: HashMap::new(),
+            keeps_hidden: false,
             host_blocks: HashMap::new(),
             timed: Timed::default(),
             work: Work::default(),

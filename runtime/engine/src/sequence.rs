@@ -106,6 +106,11 @@ impl Sequence {
         &self.tokens
     }
 
+    /// What its blocks are named from.
+    pub(crate) fn root(&self) -> BlockHash {
+        self.root
+    }
+
     /// Guesses of the tokens after the known ones, for the next step.
     pub fn drafts(&self) -> &[TokenId] {
         &self.drafts

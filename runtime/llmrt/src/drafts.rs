@@ -1,7 +1,9 @@
 //! What guesses next tokens, of an [`crate::Llm`].
 
 use crate::error::{Error, Result};
-use llmrt_engine::speculation::{DraftLayers, DraftModel, Ngrams, attach_layers, check_vocabulary};
+use llmrt_engine::speculation::{
+    DraftLayers, DraftModel, Ngrams, attach_layers, check_vocabulary, is_layers,
+};
 use llmrt_engine::{DeviceRunner, EngineCore};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Device, Host};
@@ -46,21 +48,24 @@ impl Drafts {
         let of_file = |e: llmrt_engine::Error| Error::File(format!("{}: {e}", path.display()));
         let draft =
             ModelFiles::open(path, &OpenOptions::default()).map_err(|e| Error::File(e.to_string()))?;
-        if draft.model.metadata.contains("tokenizer.ggml.tokens") {
+        let arch = draft.model.metadata.str("general.architecture").unwrap_or_default();
+        // Files of layers may leave the vocabulary to the model's.
+        if !is_layers(arch) || draft.model.metadata.contains("tokenizer.ggml.tokens") {
             let own = Tokenizer::from_metadata(&draft.model.metadata)?;
             check_vocabulary(tokenizer, &own).map_err(of_file)?;
         }
         attach_layers(files, draft).map_err(of_file)
     }
 
-    /// Lets texts be guessed, by this model where there is one.
+    /// Lets texts be guessed, by this model where there is one; what did not go as requested is returned.
     pub(crate) fn begin(
         &self,
         core: &mut EngineCore<DeviceRunner>,
         model: Option<ModelFiles>,
         host: &Arc<Host>,
         devices: Vec<Arc<Device>>,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
         let min_probability = self.min_probability;
         match (&self.source, model) {
             (DraftSource::Ngrams(ngrams), _) => core.speculate(Box::new(*ngrams), self.max),
@@ -69,10 +74,12 @@ impl Drafts {
             }
             (DraftSource::File(_), Some(files)) => {
                 let options = DraftModel::options(core);
-                let runner = DeviceRunner::new(host, devices, files, LoadOptions::default(), options)?;
+                let load = LoadOptions::default();
+                let mut runner = DeviceRunner::new(host, devices, files, load, options)?;
+                warnings = runner.take_warnings();
                 core.speculate(Box::new(DraftModel::new(runner, min_probability)?), self.max);
             }
         }
-        Ok(())
+        Ok(warnings)
     }
 }

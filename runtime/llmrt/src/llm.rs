@@ -55,6 +55,7 @@ impl Llm {
             options.engine.n_ctx = options.engine.n_ctx.min(trained);
         }
         let n_ctx = options.engine.n_ctx;
+        options.engine.max_drafts = options.drafts.as_ref().map_or(0, |drafts| drafts.max);
         options.engine.block_size.get_or_insert_with(|| memory::block_size(&devices));
         let load = LoadOptions {
             mode: options.load,
@@ -64,11 +65,11 @@ impl Llm {
         };
         let names = devices.iter().map(|device| device.name().to_string()).collect();
         let mut runner = DeviceRunner::new(&present.host, devices.clone(), files, load, options.engine)?;
-        let warnings = runner.take_warnings();
+        let mut warnings = runner.take_warnings();
         let pooling = runner.model().spec().default_pooling();
         let mut core = runner.into_core(Some(tokenizer.clone()))?;
         if let Some(drafts) = &options.drafts {
-            drafts.begin(&mut core, draft, &present.host, devices)?;
+            warnings.extend(drafts.begin(&mut core, draft, &present.host, devices)?);
         }
         let engine = AsyncEngine::start(core)?;
         Ok(Llm { engine, tokenizer, template, warnings, n_ctx, pooling, devices: names })

@@ -9,7 +9,7 @@ use crate::model::OpenModel;
 use crate::output::{self, n_things, note};
 use crate::session::{Core, Session};
 use crate::setup::Setup;
-use crate::speculation::draft_line;
+use crate::speculation::{self, draft_line};
 use crate::{interrupt, sampling, session};
 use llmrt_abi::DType;
 use llmrt_engine::core::Usage;
@@ -55,6 +55,7 @@ pub fn run(
         return Err(Error::usage("--parallel 0: expected 1 or more prompts"));
     }
     options.max_seqs = prompts.len().clamp(1, parallel);
+    options.max_drafts = speculation::max_drafts(&args.speculation);
     options.n_batch = options.n_batch.max(options.max_seqs);
     args.requests.apply(&mut options, &setup, &model)?;
     let Session { mut core, load } =

@@ -185,6 +185,7 @@ impl Loader {
         let mut options =
             context::engine_options(&self.context, model.n_ctx_train(), defaults, setup.placing())?;
         options.max_seqs = self.parallel;
+        options.max_drafts = speculation::max_drafts(&self.speculation);
         options.n_batch = options.n_batch.max(options.max_seqs);
         let spec = model.build()?.spec().clone();
         if !spec.is_causal {

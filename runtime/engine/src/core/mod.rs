@@ -440,7 +440,10 @@ impl<R: Runner> EngineCore<R> {
         self.scheduler.fail()?;
         let moves = !(plan.swap_in.is_empty() && plan.swap_out.is_empty() && plan.block_copies.is_empty());
         let mut is_lost = false;
-        let outcome = match e.is_out_of_device_memory() && self.shrink_steps(plan, &e) {
+        // A step with guesses may be larger than those that memory was planned for.
+        let is_too_large = e.is_out_of_device_memory();
+        let is_smaller = is_too_large && (self.end_drafts(&e.to_string()) || self.shrink_steps(plan, &e));
+        let outcome = match is_smaller {
             // What moved may not have arrived.
             true => {
                 is_lost = moves;

@@ -50,6 +50,11 @@ pub trait Runner {
         (0..n).for_each(body);
     }
 
+    /// Whether to keep the hidden states of steps, for layers that predict ahead.
+    fn keep_hidden(&mut self, keep: bool) {
+        let _ = keep;
+    }
+
     /// Keeps a warning for the program.
     fn warn(&mut self, warning: String) {
         let _ = warning;
@@ -161,6 +166,10 @@ impl Runner for DeviceRunner {
         if self.host.threads().run(n.min(self.max_threads()), &|_| rest()).is_err() {
             rest();
         }
+    }
+
+    fn keep_hidden(&mut self, keep: bool) {
+        DeviceRunner::keep_hidden(self, keep);
     }
 
     fn warn(&mut self, warning: String) {

@@ -5,12 +5,19 @@ use crate::batch::Batch;
 use crate::core::Rows;
 use crate::error::Result;
 use crate::sequence::SequenceId;
+use crate::speculation::N_CANDIDATES;
 use llmrt_models::StepOutput;
 use std::collections::hash_map::Entry;
 
 impl DeviceRunner {
+    /// Keeps hidden states of steps from now on, or forgets them.
+    pub fn keep_hidden(&mut self, keep: bool) {
+        self.keeps_hidden = keep;
+        self.hidden.clear();
+    }
+
     /// Keeps the hidden states of a step's rows.
-    pub(super) fn keep_hidden(&mut self, batch: &Batch) {
+    pub(super) fn record_hidden(&mut self, batch: &Batch) {
         let n = self.results.hidden.len() / batch.n_outputs().max(1);
         if n == 0 {
             return;
@@ -38,7 +45,7 @@ impl DeviceRunner {
 
     /// Computes tokens of layers that predict ahead: their logits, and the hidden states that come next, one after the other.
     pub fn predict_ahead(&mut self, batch: &Batch) -> Result<(Rows<'_>, &[f32])> {
-        self.forward(batch, StepOutput::Drafts, vec![Some(2); batch.n_outputs()])?;
+        self.forward(batch, StepOutput::Drafts, vec![Some(N_CANDIDATES); batch.n_outputs()])?;
         Ok((self.results()?, &self.results.hidden))
     }
 }

@@ -46,8 +46,8 @@ impl DeviceRunner {
         let started = Instant::now();
         self.results.clear(batch.n_outputs());
         self.run(step, output, &request)?;
-        if output == StepOutput::Logits {
-            self.keep_hidden(batch);
+        if output == StepOutput::Logits && self.keeps_hidden {
+            self.record_hidden(batch);
         }
         if batch.n_tokens() >= PREFILL_TOKENS + batch.n_seqs() {
             self.timed.prefill(started, batch.n_tokens());

@@ -1,6 +1,6 @@
 //! Guesses of next tokens, which a step computes after the known ones (speculative decoding).
 
-use super::Scheduler;
+use super::{Policy, Scheduler};
 use crate::error::{Error, Result};
 use crate::sequence::{SequenceId, TokenId};
 
@@ -18,7 +18,17 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Leaves out guesses for which a step has no room beside known tokens: they delay and preempt no one.
+    /// Guesses that the next step has room for, beside what it computes anyway.
+    pub fn draft_room(&self) -> usize {
+        let sequences = self.running.iter().flat_map(|g| &g.sequences);
+        let n_known: usize = sequences.map(|seq| seq.n_missing()).sum();
+        // A step of prompts has none.
+        let is_of_prompts = self.config.policy == Policy::PrefillFirst && !self.waiting.is_empty();
+        let n_left = self.config.max_num_batched_tokens.saturating_sub(n_known);
+        if is_of_prompts || self.device.blocks.n_free() == 0 { 0 } else { n_left }
+    }
+
+    /// Leaves out guesses for which a step has no room beside known tokens: they delay and preempt no text that runs.
     pub(super) fn fit_drafts(&mut self) {
         let sequences = || self.running.iter().flat_map(|g| &g.sequences);
         if sequences().all(|seq| seq.drafts().is_empty()) {

@@ -8,7 +8,7 @@ mod model;
 mod ngram;
 mod vocabulary;
 
-pub use attach::attach_layers;
+pub use attach::{attach_layers, is_layers};
 pub use layers::DraftLayers;
 pub use model::DraftModel;
 pub use ngram::Ngrams;
@@ -17,6 +17,9 @@ pub use vocabulary::check_vocabulary;
 use crate::error::Result;
 use crate::kv::pools::CachePools;
 use crate::sequence::{Sequence, TokenId};
+
+/// Tokens among which the likeliest has the probability that a guess must have (llama.cpp's number).
+pub(crate) const N_CANDIDATES: usize = 10;
 
 /// Guesses the next tokens of texts. `R` is what computes the texts themselves.
 pub trait Drafter<R>: Send {
@@ -48,7 +51,8 @@ pub struct DraftUse {
 
 /// What guesses, and how many tokens.
 pub(crate) struct Speculation<R> {
-    pub drafter: Box<dyn Drafter<R>>,
+    /// `None` after an error.
+    pub drafter: Option<Box<dyn Drafter<R>>>,
     /// Most guesses of a text in a step.
     pub max_drafts: usize,
     pub used: DraftUse,

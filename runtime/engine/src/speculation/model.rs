@@ -1,20 +1,17 @@
 //! Guesses of a smaller model with the same vocabulary.
 
-use super::{DraftInput, Drafter};
+use super::{DraftInput, Drafter, N_CANDIDATES};
 use crate::batch::Batch;
 use crate::core::{EngineCore, Runner, StepInputs};
 use crate::error::{Error, Result};
 use crate::options::EngineOptions;
 use crate::request::{Request, RequestId};
 use crate::runner::DeviceRunner;
-use crate::sampler::Row;
+use crate::sampler::{Candidate, Row, check_logits};
 use crate::scheduler::{Child, NewGroup, Outcome};
 use crate::sequence::{SequenceId, TokenId};
 use llmrt_models::StepOutput;
 use std::collections::HashMap;
-
-/// Logits so far below the largest add nothing to the sum of probabilities that a float holds.
-const NEGLIGIBLE: f32 = 20.0;
 
 /// A model that guesses. It keeps a sequence for each text, and computes those tokens that it has not guessed itself.
 pub struct DraftModel {
@@ -39,6 +36,9 @@ impl DraftModel {
     pub fn new(runner: DeviceRunner, min_probability: f32) -> Result<DraftModel> {
         let core = runner.into_core(None)?;
         core.check_generates()?;
+        if core.has_encoder() {
+            return Err(Error::NoDrafts);
+        }
         Ok(DraftModel { core, texts: HashMap::new(), next_id: 0, min_probability })
     }
 
@@ -51,6 +51,8 @@ impl DraftModel {
             max_seqs: options.max_seqs,
             block_size: options.block_size,
             kv_blocks: Some(options.n_blocks()),
+            k_type: options.k_type,
+            v_type: options.v_type,
             n_threads: options.n_threads,
             strict: options.strict,
             split: options.split,
@@ -77,7 +79,9 @@ impl DraftModel {
                 let request = Request::greedy(tokens.to_vec());
                 let id = RequestId(self.next_id);
                 self.next_id += 1;
-                scheduler.add(&NewGroup::new(id, &request))?;
+                // Requests with different salts share no cached prefixes here either.
+                let root = text.sequence.root();
+                scheduler.add(&NewGroup { root, ..NewGroup::new(id, &request) })?;
                 self.texts.insert(sequence, id);
                 id
             }
@@ -90,6 +94,11 @@ impl DraftModel {
         let is_gone = |id: &SequenceId| !texts.iter().any(|text| text.sequence.id == *id);
         let gone: Vec<SequenceId> = self.texts.keys().copied().filter(is_gone).collect();
         gone.iter().filter_map(|id| self.texts.remove(id)).try_for_each(|id| self.core.parts().0.abort(id))
+    }
+
+    /// Whether no text lacks more than its next token.
+    fn is_level(&self) -> bool {
+        self.core.scheduler().running().all(|(_, sequence)| sequence.n_missing() <= 1)
     }
 
     /// One step, and a guess of each text whose tokens it completes. `false`: there was nothing to compute.
@@ -111,7 +120,7 @@ impl DraftModel {
             let max_blocks = pools.blocks.blocks_for(n_ctx).max(1);
             let find = |id| scheduler.sequence(id).map(|seq| (seq, None));
             let batch = Batch::new(&plan.chunks, find, pools, max_blocks)?;
-            let needs = vec![Some(2); batch.rows.len()];
+            let needs = vec![Some(N_CANDIDATES); batch.rows.len()];
             Runner::forward(runner, &StepInputs { batch: &batch, output: StepOutput::Logits, needs })?;
             Ok(batch)
         })();
@@ -153,34 +162,56 @@ impl<R> Drafter<R> for DraftModel {
             places.push(draft.is_some().then_some(drafts.len()));
             drafts.extend(draft);
         }
-        while self.step(&mut drafts)? {}
+        // The first step may compute a part of a prompt, so that other texts wait for no more than that. Guesses come once it
+        // is complete.
+        while self.step(&mut drafts)? && self.is_level() {}
         let tokens =
             |place: &Option<usize>| place.map_or(Vec::new(), |i| std::mem::take(&mut drafts[i].tokens));
         Ok(places.iter().map(tokens).collect())
     }
 }
 
-/// The token with the largest logit, and its probability.
+/// The token with the largest logit, and its probability among the [`N_CANDIDATES`] likeliest.
 pub(super) fn likeliest(row: Row<'_>) -> Result<(TokenId, f32)> {
-    let share = |logits: &mut dyn Iterator<Item = f32>, max: f32| {
-        logits.filter(|logit| max - logit < NEGLIGIBLE).map(|logit| (logit - max).exp()).sum::<f32>().recip()
-    };
-    match row {
-        Row::Largest(largest) => {
-            let first = largest.first().ok_or(Error::NoLogits)?;
-            Ok((first.id, share(&mut largest.iter().map(|c| c.logit), first.logit)))
-        }
+    let mut top: Vec<Candidate> = Vec::with_capacity(N_CANDIDATES + 1);
+    let candidates: &[Candidate] = match row {
+        Row::Largest(largest) => largest,
         Row::All(logits) => {
-            let mut best = (0, *logits.first().ok_or(Error::NoLogits)?);
+            check_logits(logits)?;
             for (&logit, id) in logits.iter().zip(0..) {
-                if logit.is_nan() {
-                    return Err(Error::BadLogit { token: id, found: logit });
-                }
-                if logit > best.1 {
-                    best = (id, logit);
+                if top.len() < N_CANDIDATES || top.last().is_some_and(|least| logit > least.logit) {
+                    let at = top.partition_point(|larger| larger.logit >= logit);
+                    top.insert(at, Candidate { id, logit });
+                    top.truncate(N_CANDIDATES);
                 }
             }
-            Ok((best.0, share(&mut logits.iter().copied(), best.1)))
+            &top
         }
+    };
+    let first = candidates.first().ok_or(Error::NoLogits)?;
+    let largest = candidates.iter().take(N_CANDIDATES);
+    let sum: f32 = largest.map(|candidate| (candidate.logit - first.logit).exp()).sum();
+    Ok((first.id, sum.recip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_likeliest_token_has_its_share_of_the_ten_likeliest_wherever_they_were_picked() {
+        let logits: Vec<f32> = (0..40).map(|i| (i * 7 % 40) as f32 / 8.0).collect();
+        let mut largest: Vec<Candidate> =
+            logits.iter().zip(0..).map(|(&logit, id)| Candidate { id, logit }).collect();
+        largest.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id)));
+        let sum: f32 = (0..10).map(|i| (-i as f32 / 8.0).exp()).sum();
+        for row in [Row::All(&logits), Row::Largest(&largest[..10]), Row::Largest(&largest[..20])] {
+            let (token, probability) = likeliest(row).unwrap();
+            assert_eq!(logits[token as usize], 39.0 / 8.0);
+            assert!((probability - sum.recip()).abs() < 1e-6, "{probability}");
+        }
+        assert_eq!(likeliest(Row::All(&[1.0, 1.0])).unwrap(), (0, 0.5), "of equals the first");
+        assert!(likeliest(Row::All(&[0.0, f32::NAN])).is_err());
+        assert_eq!(likeliest(Row::All(&[])).unwrap_err(), Error::NoLogits);
     }
 }

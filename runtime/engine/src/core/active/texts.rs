@@ -123,7 +123,7 @@ impl Texts {
             }
             let Known { tokens, drafts } = known(sequence);
             let mut history = Cow::Borrowed(tokens);
-            let n_before = output.tokens.len();
+            let mut n_right = 0;
             let mut finish = None;
             // The row after a draft counts if the token that was picked is that draft.
             for (n_accepted, row) in rows.into_iter().enumerate() {
@@ -134,6 +134,8 @@ impl Texts {
                 let forbidden = forbidden(rules, &output);
                 let sampled = sample(request, &mut output, row, &history, &forbidden)?;
                 let token = sampled.token;
+                let is_right = drafts.get(n_accepted) == Some(&token) && n_accepted + 1 < n_rows;
+                n_right += usize::from(is_right);
                 finish = picked.push(rules, &mut output, sampled)?;
                 if finish.is_some() {
                     break;
@@ -141,14 +143,13 @@ impl Texts {
                 if full_at == Some(history.len() + 1) {
                     picked.events.push(EngineEvent::ContextFull { request: id });
                 }
-                if drafts.get(n_accepted) != Some(&token) || n_accepted + 1 == n_rows {
+                if !is_right {
                     picked.next.push(Child { parent: sequence, n_accepted, token });
                     break;
                 }
                 history.to_mut().push(token);
             }
-            let n_picked = output.tokens.len() - n_before;
-            picked.drafted.count(n_rows - 1, n_picked.saturating_sub(1));
+            picked.drafted.count(n_rows - 1, n_right);
             match finish {
                 Some(finish) => picked.end(id, output, finish),
                 None => sampled.push((sequence, output)),

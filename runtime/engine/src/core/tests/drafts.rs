@@ -158,6 +158,15 @@ impl<R> Drafter<R> for Failing {
     }
 }
 
+/// Guesses far more than there is room for, and tokens that do not exist.
+struct Wild;
+
+impl<R> Drafter<R> for Wild {
+    fn draft(&mut self, texts: &[DraftInput<'_>], _target: &mut R) -> Result<Vec<Vec<TokenId>>> {
+        Ok(texts.iter().map(|_| (30..9000).chain([TokenId::MAX]).collect()).collect())
+    }
+}
+
 #[test]
 fn texts_go_on_without_drafts_where_these_fail() {
     let request = Request { max_tokens: Some(5), ..Request::greedy(vec![1, 2, 3]) };
@@ -165,7 +174,10 @@ fn texts_go_on_without_drafts_where_these_fail() {
     core.speculate(Box::new(Failing(Some(Error::NoLogits))), 5);
     let id = core.add(request.clone()).unwrap();
     assert_eq!(outputs(&run(&mut core))[&id].outputs[0].tokens.len(), 5);
-    assert_eq!(core.draft_use(), None, "they are not drafted again");
+    core.speculate(Box::new(Wild), 3);
+    let id = core.add(request.clone()).unwrap();
+    assert_eq!(outputs(&run(&mut core))[&id].outputs[0].tokens.len(), 5);
+    assert!(core.draft_use().unwrap().n_draft_tokens < 10, "{:?}", core.draft_use());
 
     core.speculate(Box::new(Failing(Some(Error::Cancelled))), 5);
     let id = core.add(request).unwrap();
