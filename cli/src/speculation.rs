@@ -12,19 +12,20 @@ use llmrt_engine::speculation::{
 };
 use llmrt_host::load::LoadOptions;
 use llmrt_tokenizer::Tokenizer;
+use std::path::Path;
 
 /// Adds layers that predict ahead for this model, if the file of `--model-draft` has such.
 pub fn attach(model: &mut OpenModel, args: &SpecArgs, loading: &ModelArgs) -> Result<()> {
     check_flags(args)?;
     let Some(path) = args.model_draft.as_deref() else { return Ok(()) };
-    let draft = OpenModel::open(Some(path), &model::open_options(&of_draft(loading)))?;
+    let draft = open(path, loading)?;
     let arch = draft.metadata().str("general.architecture").unwrap_or_default();
     // Files of layers may leave the vocabulary to the model's.
     if !is_layers(arch) || draft.metadata().contains("tokenizer.ggml.tokens") {
         check(&model.tokenizer()?, &draft)?;
     }
     let attached = attach_layers(&mut model.files, draft.files);
-    attached.map(drop).map_err(|e| Error::new(Exit::File, format!("{}: {e}", draft.name)))
+    attached.map(drop).map_err(|e| Error::new(Exit::File, format!("--model-draft {}: {e}", draft.name)))
 }
 
 /// Refuses flags that contradict each other.
@@ -54,6 +55,12 @@ fn spec_type(args: &SpecArgs) -> SpecType {
     args.spec_type.unwrap_or(default)
 }
 
+/// The file of `--model-draft`.
+fn open(path: &Path, loading: &ModelArgs) -> Result<OpenModel> {
+    let opened = OpenModel::open(Some(path), &model::open_options(&of_draft(loading)));
+    opened.map_err(|e| Error::new(e.exit, format!("--model-draft {}", e.message)))
+}
+
 /// How the file of `--model-draft` is opened: the model's overrides and tokenizer are not its own.
 fn of_draft(loading: &ModelArgs) -> ModelArgs {
     ModelArgs { open: Default::default(), ..loading.clone() }
@@ -61,7 +68,7 @@ fn of_draft(loading: &ModelArgs) -> ModelArgs {
 
 /// Refuses a draft model with other tokens.
 fn check(tokenizer: &Tokenizer, draft: &OpenModel) -> Result<()> {
-    let other = |e| Error::new(Exit::File, format!("{}: {e}", draft.name));
+    let other = |e| Error::new(Exit::File, format!("--model-draft {}: {e}", draft.name));
     check_vocabulary(tokenizer, &draft.tokenizer()?).map_err(other)
 }
 
@@ -90,7 +97,7 @@ fn draft_model(core: &Core, setup: &Setup, args: &SpecArgs, loading: &ModelArgs)
         return Err(Error::usage("--spec-type draft needs --model-draft FILE"));
     };
     let loading = of_draft(loading);
-    let mut model = OpenModel::open(Some(path), &model::open_options(&loading))?;
+    let mut model = open(path, &loading)?;
     let name = model.name.clone();
     model.drop_vocabulary();
     let cache = model::seal_cache(&loading);
@@ -111,6 +118,9 @@ fn draft_model(core: &Core, setup: &Setup, args: &SpecArgs, loading: &ModelArgs)
 /// What guesses came to, in a line.
 pub fn draft_line(used: DraftUse) -> String {
     let DraftUse { n_drafts, n_draft_tokens, n_accepted_tokens } = used;
+    if n_draft_tokens == 0 {
+        return "drafts: no token was guessed".into();
+    }
     let share = 100.0 * used.acceptance_rate();
     let steps = n_things(n_drafts as usize, "step");
     format!("drafts: {n_accepted_tokens} of {n_draft_tokens} tokens accepted ({share:.1} %) in {steps}")

@@ -54,6 +54,11 @@ fn run(global: &Global, given: &Run) -> Result<()> {
                 "--sampler llama2c has no --json and no --batch-file: leave one of them out",
             ));
         }
+        if args.speculation.spec_type.is_some() || args.speculation.model_draft.is_some() {
+            return Err(Error::usage(
+                "--sampler llama2c guesses no next tokens: leave --spec-type and --model-draft out",
+            ));
+        }
         no_prompt_cache(args, "--sampler llama2c")?;
         let prompt = words.prompt(args)?.unwrap_or_default();
         return llama2c::run(global, args, model, &prompt);

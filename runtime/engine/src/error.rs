@@ -104,10 +104,10 @@ pub enum Error {
     AllForbidden,
 
     #[error(
-        "token {token} is `{found}` here and `{expected}` in the model whose tokens it is to guess: use a draft model with the \
-         same vocabulary, such as a smaller one of its family"
+        "token {token} of {n_found} is `{found}` here, and `{expected}` of {n_expected} in the model whose tokens it is to guess: \
+         use a draft model with the same vocabulary, such as a smaller one of its family"
     )]
-    OtherVocabulary { token: TokenId, found: String, expected: String },
+    OtherVocabulary { token: TokenId, found: String, n_found: usize, expected: String, n_expected: usize },
 
     #[error(
         "its layers predict ahead for {expected} models, and this one is {found}: use the file that was made for this model"
@@ -192,7 +192,9 @@ fn never_fits(refusal: &Refusal) -> String {
     let Refusal { request, limit, needed, available } = refusal;
     let (what, remedy) = match limit {
         Limit::Blocks => ("blocks of the KV cache", "raise the context size (-c), or shorten the prompt"),
-        Limit::Sequences => ("sequences in a step", "lower n or best_of, or raise max_num_seqs"),
+        Limit::Sequences => {
+            ("sequences in a step", "lower n or best_of, or raise max_num_seqs (--parallel of `llmrt serve`)")
+        }
         Limit::EncoderTokens => {
             ("tokens for the encoder in a step", "raise the batch size (-b), or shorten the prompt")
         }

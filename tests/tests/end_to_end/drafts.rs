@@ -71,12 +71,29 @@ fn what_cannot_guess_is_refused() {
         (&["--spec-type=none", "--model-draft=x.gguf"], 2, "--model-draft x.gguf"),
         (&["--model-draft=x.gguf"], 3, "x.gguf: cannot open"),
         (&["--draft-p-min=2", "--spec-type=ngram"], 2, "expected a probability"),
+        (&["--sampler=llama2c", "--spec-type=ngram"], 2, "--sampler llama2c guesses no next tokens"),
         (&["--model-draft", &other], 3, &other),
         (&["--model-draft", &ahead], 3, "predict ahead for gemma4 models"),
     ] {
         let stderr = fail(&mut llmrt([&STORY, flags].concat()), code);
         assert!(stderr.contains(expected), "{flags:?}: {stderr}");
     }
+}
+
+#[test]
+fn one_of_several_models_goes_without_drafts_that_do_not_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = llmrt_tests::models::TinyLlama::default().write(dir.path()).display().to_string();
+    let stories = root().join("cli/assets/stories.gguf").display().to_string();
+    let (a, b) = (format!("a={stories}"), format!("b={other}"));
+    let server = Server::start(&["--model-draft", &relu().display().to_string(), &a, &b]);
+    for model in ["a", "b"] {
+        let body =
+            json!({ "model": model, "prompt": "Once upon a time", "max_tokens": 20, "temperature": 0 });
+        let answer = server.post("/v1/completions", &body.to_string());
+        assert_eq!(answer.status, 200, "{model}: {}", answer.body);
+    }
+    assert!(server.metric("vllm:spec_decode_num_draft_tokens_total") > 0.0);
 }
 
 #[test]

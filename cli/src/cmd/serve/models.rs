@@ -1,9 +1,10 @@
 //! The models of a server: their names, and how each is opened and loaded.
 
 use super::Serve;
+use crate::args::SpecArgs;
 use crate::cmd::run::stored;
 use crate::context::{self, Defaults};
-use crate::error::{Error, Result};
+use crate::error::{Error, Exit, Result};
 use crate::model::{self, OpenModel};
 use crate::session::{Session, note_warnings};
 use crate::setup::Setup;
@@ -40,13 +41,14 @@ enum Origin {
 
 /// The models of the command line, in its order.
 pub fn sources(args: &Serve, setup: &Arc<Setup>) -> Result<Vec<ModelSource>> {
-    let loader = Loader::new(args, setup);
+    let named = named(args)?;
+    let loader = Loader { needs_draft: named.len() == 1, ..Loader::new(args, setup) };
     let source = |Named { name, origin }| match origin {
         Origin::Embedded => loader.source(name, None),
         Origin::File(path) => loader.source(name, Some(path)),
         Origin::Stored(model, row) => loader.stored(name, *model, row),
     };
-    Ok(named(args)?.into_iter().map(source).collect())
+    Ok(named.into_iter().map(source).collect())
 }
 
 /// The models of the store; `None` if this user has no folder for one.
@@ -119,6 +121,8 @@ struct Loader {
     requests: crate::args::RequestsArgs,
     loading: crate::args::ModelArgs,
     speculation: crate::args::SpecArgs,
+    /// Whether `--model-draft` must fit the model; one of several may go without.
+    needs_draft: bool,
     parallel: usize,
     setup: Arc<Setup>,
     /// What a chat without a system message begins with.
@@ -135,6 +139,7 @@ impl Loader {
             requests: args.requests.clone(),
             loading: args.loading.clone(),
             speculation: args.speculation.clone(),
+            needs_draft: false,
             parallel: args.parallel,
             setup: setup.clone(),
             system: None,
@@ -175,7 +180,18 @@ impl Loader {
 
     fn load(&self, path: Option<&Path>) -> Result<Model> {
         let mut model = OpenModel::open(path, &model::open_options(&self.loading))?;
-        speculation::attach(&mut model, &self.speculation, &self.loading)?;
+        let mut speculation = self.speculation.clone();
+        match speculation::attach(&mut model, &speculation, &self.loading) {
+            Err(e) if self.needs_draft || e.exit == Exit::Usage => return Err(e),
+            Err(e) => {
+                note_warnings(vec![format!(
+                    "{}: {}; it has no drafts of next tokens",
+                    model.name, e.message
+                )]);
+                speculation = SpecArgs::default();
+            }
+            Ok(()) => {}
+        }
         let tokenizer = Arc::new(model.tokenizer()?);
         let template = Template::of_chat(&self.template, &model)?;
         let template =
@@ -185,7 +201,7 @@ impl Loader {
         let mut options =
             context::engine_options(&self.context, model.n_ctx_train(), defaults, setup.placing())?;
         options.max_seqs = self.parallel;
-        options.max_drafts = speculation::max_drafts(&self.speculation);
+        options.max_drafts = speculation::max_drafts(&speculation);
         options.n_batch = options.n_batch.max(options.max_seqs);
         let spec = model.build()?.spec().clone();
         if !spec.is_causal {
@@ -193,7 +209,7 @@ impl Loader {
         }
         self.requests.apply(&mut options, setup, &model)?;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
-        let session = session.speculating(setup, &self.speculation, &self.loading)?;
+        let session = session.speculating(setup, &speculation, &self.loading)?;
         let n_ctx = session.core.n_ctx();
         let placement = Arc::new(Placement::new(computing(setup, &session)));
         let placed = placement.clone();

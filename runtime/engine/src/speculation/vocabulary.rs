@@ -16,7 +16,8 @@ pub fn check_vocabulary(texts: &Tokenizer, draft: &Tokenizer) -> Result<()> {
     match first.or((n_texts.abs_diff(n_draft) > MAX_PADDING).then_some(n_both as TokenId)) {
         Some(token) => {
             let name = |tokenizer: &Tokenizer| tokenizer.piece(token).unwrap_or("(none)").to_string();
-            Err(Error::OtherVocabulary { token, found: name(draft), expected: name(texts) })
+            let (found, expected) = (name(draft), name(texts));
+            Err(Error::OtherVocabulary { token, found, n_found: n_draft, expected, n_expected: n_texts })
         }
         None => Ok(()),
     }
