@@ -6,10 +6,11 @@ use crate::model::{self, OpenModel};
 use crate::output::n_things;
 use crate::session::{Core, Session, note_warnings};
 use crate::setup::Setup;
-use llmrt_engine::DeviceRunner;
+use llmrt_engine::memory::{MemoryPlan, memory_plan};
 use llmrt_engine::speculation::{
     DraftLayers, DraftModel, DraftUse, Ngrams, attach_layers, check_vocabulary, is_layers,
 };
+use llmrt_engine::{DeviceRunner, EngineOptions};
 use llmrt_host::load::LoadOptions;
 use llmrt_tokenizer::Tokenizer;
 use std::path::Path;
@@ -47,6 +48,18 @@ fn check_flags(args: &SpecArgs) -> Result<()> {
 /// Guesses of a text that steps have room for.
 pub fn max_drafts(args: &SpecArgs) -> usize {
     if spec_type(args) == SpecType::None { 0 } else { args.draft_max }
+}
+
+/// What a model that guesses needs on the devices, beside one with these options; `None` without one.
+pub fn draft_memory(setup: &Setup, args: &SpecArgs, options: &EngineOptions) -> Result<Option<MemoryPlan>> {
+    let Some(path) = args.model_draft.as_deref() else { return Ok(None) };
+    let draft = open(path, &ModelArgs::default())?;
+    if is_layers(draft.metadata().str("general.architecture").unwrap_or_default()) {
+        return Ok(None);
+    }
+    let options = DraftModel::options(options, options.n_ctx);
+    let plan = memory_plan(&setup.devices, &draft.files, &options);
+    plan.map(Some).map_err(|e| Error::from(e).of_model(&draft.name))
 }
 
 /// What guesses.
@@ -107,7 +120,7 @@ fn draft_model(core: &Core, setup: &Setup, args: &SpecArgs, loading: &ModelArgs)
         seal_cache: cache.as_ref(),
         ..LoadOptions::default()
     };
-    let options = DraftModel::options(core);
+    let options = DraftModel::options(core.runner().options(), core.n_ctx());
     let runner = DeviceRunner::new(&setup.host, setup.devices.clone(), model.files, load, options);
     let mut runner = runner.map_err(|e| Error::from(e).of_model(&name))?;
     runner.set_cancel_token(crate::interrupt::token());

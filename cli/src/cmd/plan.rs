@@ -1,12 +1,13 @@
 //! `llmrt plan`: the memory a model needs on each device, before anything is loaded.
 
-use crate::args::{ContextArgs, Global, OpenArgs, RequestsArgs};
+use crate::args::{ContextArgs, Global, ModelArgs, OpenArgs, RequestsArgs, SpecArgs};
 use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::model::{self, OpenModel};
 use crate::output::{self, bytes, n_things};
 use crate::setup::Setup;
+use crate::speculation;
 use crate::values;
 use clap::Args;
 use llmrt_abi::DType;
@@ -41,6 +42,8 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub requests: RequestsArgs,
     #[command(flatten)]
+    pub speculation: SpecArgs,
+    #[command(flatten)]
     pub open: OpenArgs,
 }
 
@@ -65,13 +68,16 @@ pub struct Planned {
 /// Plans a model; nothing is loaded.
 pub fn plan_model(setup: &Setup, args: &PlanArgs) -> Result<Planned> {
     let path = args.model.as_deref().or(args.model_file.as_deref());
-    let model = OpenModel::open(path, &model::table_options(&args.open))?;
+    let mut model = OpenModel::open(path, &model::table_options(&args.open))?;
+    speculation::attach(&mut model, &args.speculation, &ModelArgs::default())?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     options.max_seqs = args.sequences;
+    options.max_drafts = speculation::max_drafts(&args.speculation);
     args.requests.apply(&mut options, setup, &model)?;
-    let memory = memory::memory_plan(&setup.devices, &model.files, &options)
+    let mut memory = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
+    speculation::draft_memory(setup, &args.speculation, &options)?.iter().for_each(|more| memory.add(more));
     // No more is swapped than there is.
     let kv = memory.kv_bytes_per_token.saturating_mul((options.n_blocks() * options.block_size()) as u64);
     options.swap_space = options.swap_space.min(kv);

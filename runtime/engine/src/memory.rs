@@ -87,6 +87,22 @@ pub struct MemoryPlan {
     pub windows: Vec<(u32, usize)>,
 }
 
+impl MemoryPlan {
+    /// Adds what another model needs on the same devices.
+    pub fn add(&mut self, other: &MemoryPlan) {
+        for more in &other.devices {
+            let Some(row) = self.devices.iter_mut().find(|row| row.device == more.device) else { continue };
+            let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
+            sum(&mut row.weights, more.weights);
+            sum(&mut row.mappable, more.mappable);
+            sum(&mut row.kv, more.kv);
+            sum(&mut row.compute, more.compute);
+            sum(&mut row.pinned, more.pinned);
+            sum(&mut row.staging, more.staging);
+        }
+    }
+}
+
 impl PlacementPlan {
     /// Reads the model and places its largest step. Loads nothing.
     ///

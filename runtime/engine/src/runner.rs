@@ -151,6 +151,11 @@ impl DeviceRunner {
         }
     }
 
+    /// What it was made for.
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
     /// The model.
     pub fn model(&self) -> &Model {
         &self.deployment.model

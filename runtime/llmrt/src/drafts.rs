@@ -73,7 +73,7 @@ impl Drafts {
                 core.speculate(Box::new(DraftLayers { min_probability }), self.max)
             }
             (DraftSource::File(_), Some(files)) => {
-                let options = DraftModel::options(core);
+                let options = DraftModel::options(core.runner().options(), core.n_ctx());
                 let load = LoadOptions::default();
                 let mut runner = DeviceRunner::new(host, devices, files, load, options)?;
                 warnings = runner.take_warnings();

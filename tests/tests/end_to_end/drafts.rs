@@ -97,6 +97,19 @@ fn one_of_several_models_goes_without_drafts_that_do_not_fit() {
 }
 
 #[test]
+fn a_plan_has_the_memory_of_both_models() {
+    let relu = relu().display().to_string();
+    let plan = |flags: &[&str]| {
+        let out = succeed(&mut llmrt([&["plan", "--json", "-c", "256"], flags].concat()));
+        let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        ["weights", "kv", "compute"].map(|what| plan["devices"][0][what].as_u64().unwrap())
+    };
+    let (alone, other, both) = (plan(&[]), plan(&[&relu]), plan(&["--model-draft", &relu]));
+    assert_eq!((both[0], both[1]), (alone[0] + other[0], alone[1] + other[1]));
+    assert!(both[2] > alone[2] + other[2] / 2, "{both:?}: {alone:?} and {other:?}");
+}
+
+#[test]
 fn a_server_drafts_and_counts() {
     let relu = relu().display().to_string();
     let answer = |server: &Server| {

@@ -13,6 +13,7 @@ pub fn check(report: &Report, global: &Global, plugins: Option<Plugins>, path: &
     // Without plugins or devices there is a problem already.
     let Some(Ok(setup)) = plugins.map(|plugins| Setup::of(plugins, global)) else { return };
     let plan = PlanArgs {
+        speculation: Default::default(),
         model: Some(path.into()),
         model_file: None,
         sequences: 1,

@@ -42,11 +42,11 @@ impl DraftModel {
         Ok(DraftModel { core, texts: HashMap::new(), next_id: 0, min_probability })
     }
 
-    /// The sizes of a model that guesses for these texts: its caches hold as many tokens as theirs do.
-    pub fn options(texts: &EngineCore<DeviceRunner>) -> EngineOptions {
-        let options = &texts.runner().options;
+    /// The sizes of a model that guesses for texts of at most `n_ctx` tokens, whose engine has these options: its caches hold as
+    /// many tokens as theirs do.
+    pub fn options(options: &EngineOptions, n_ctx: usize) -> EngineOptions {
         EngineOptions {
-            n_ctx: texts.n_ctx(),
+            n_ctx,
             n_batch: options.n_batch,
             max_seqs: options.max_seqs,
             block_size: options.block_size,
