@@ -81,6 +81,10 @@ fn build(tables: &Tables) -> Result<(), Error> {
         v_type: DType::F16,
     };
     model.graph(&few)?;
+    model.whole_graph(&few)?;
+    if model.drafts() {
+        model.graph(&BatchShape { n_tokens: 2, n_outputs: 2, output: StepOutput::Drafts, ..few })?;
+    }
     model.set_context(u64::MAX);
     model.graph(&BatchShape { n_tokens: 1, n_outputs: 1, ..few })?;
     model.unused_tensors(tables.tensors.keys().map(String::as_str)).map(drop)

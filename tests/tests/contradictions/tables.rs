@@ -2,6 +2,7 @@
 
 use llmrt_abi::DType;
 use llmrt_gguf::{Array, Gguf, Metadata, Value};
+use llmrt_models::DRAFT_PREFIX;
 use llmrt_tests::fixtures::{architectures, files, fixtures};
 use llmrt_tests::models::text::{bytes, descriptions};
 use std::collections::BTreeMap;
@@ -26,7 +27,12 @@ pub fn models() -> Vec<Tables> {
     });
     let described = files(&descriptions(), ".txt").into_iter().map(|file| (bytes(&file), file));
     let all = known.into_iter().chain(described);
-    all.map(|(bytes, file)| Tables::new(&bytes, &file)).collect()
+    let mut all: Vec<Tables> = all.map(|(bytes, file)| Tables::new(&bytes, &file)).collect();
+    let layers = all.iter().position(|tables| tables.name == "gemma4-assistant").expect("it is described");
+    let layers = all.remove(layers);
+    let model = all.iter().find(|tables| tables.name == "gemma4").expect("it is described");
+    all.push(layers.attached_to(model));
+    all
 }
 
 impl Tables {
@@ -35,6 +41,17 @@ impl Tables {
         let tensors = gguf.tensors.iter().map(|t| (t.name.clone(), (t.dtype, t.ne)));
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Tables { name, tensors: tensors.collect(), metadata: gguf.metadata }
+    }
+
+    /// Those of a model to which these layers, which predict ahead for it, are attached.
+    fn attached_to(self, model: &Tables) -> Tables {
+        let mut both = Tables { name: self.name, ..model.clone() };
+        for (key, value) in self.metadata.iter().filter(|(key, _)| !key.starts_with("general.")) {
+            both.metadata.set(key, value.clone());
+        }
+        let named = |(name, tensor)| (format!("{DRAFT_PREFIX}{name}"), tensor);
+        both.tensors.extend(self.tensors.into_iter().map(named));
+        both
     }
 
     /// Type and dims of a tensor.
