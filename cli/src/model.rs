@@ -2,6 +2,7 @@
 
 use crate::args::{LoadModeArg, ModelArgs, OpenArgs};
 use crate::error::{Error, Result};
+use crate::speculation::DraftFile;
 use crate::store;
 use llmrt_gguf::checkpoint::TokenizerBin;
 use llmrt_gguf::{FileKind, Metadata};
@@ -41,6 +42,8 @@ pub struct OpenModel {
     pub files: ModelFiles,
     /// tokenizer.bin, if it is a llama2.c checkpoint.
     tokenizer_bin: Option<PathBuf>,
+    /// The model that guesses its next tokens, if one does.
+    pub draft: Option<DraftFile>,
 }
 
 impl OpenModel {
@@ -49,7 +52,7 @@ impl OpenModel {
         let Some(path) = path else {
             let files = ModelFiles::from_bytes(EMBEDDED_NAME, EMBEDDED, options)?;
             note_new_keys(&files);
-            return Ok(OpenModel { name: EMBEDDED_NAME.into(), files, tokenizer_bin: None });
+            return Ok(OpenModel { name: EMBEDDED_NAME.into(), files, tokenizer_bin: None, draft: None });
         };
         let stored = store::find(path)?;
         let name = path.display().to_string();
@@ -62,7 +65,7 @@ impl OpenModel {
         let beside = || path.with_file_name("tokenizer.bin");
         let tokenizer_bin =
             is_checkpoint(files.kind).then(|| options.tokenizer.clone().unwrap_or_else(beside));
-        Ok(OpenModel { name, files, tokenizer_bin })
+        Ok(OpenModel { name, files, tokenizer_bin, draft: None })
     }
 
     /// Whether it is the model that is part of this program.

@@ -7,6 +7,7 @@ use crate::model::{self, OpenModel};
 use crate::output::{bytes, n_things, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
+use crate::speculation::DraftFile;
 use llmrt_engine::core::{KvUse, Runner};
 use llmrt_engine::runner::ProgramStats;
 use llmrt_engine::work::NeededWork;
@@ -78,6 +79,8 @@ pub struct Session {
     pub core: Core,
     /// How long loading took.
     pub load: Duration,
+    /// What guesses next tokens, until [`Session::speculating`] loads it.
+    pub draft: Option<DraftFile>,
 }
 
 impl Session {
@@ -91,6 +94,7 @@ impl Session {
     ) -> Result<Session> {
         let started = Instant::now();
         model.drop_vocabulary();
+        let draft = model.draft.take();
         let bar = LoadBar::new();
         let cache = model::seal_cache(args);
         let load = LoadOptions {
@@ -108,7 +112,7 @@ impl Session {
         runner.set_cancel_token(interrupt::token());
         let load = started.elapsed();
         note_warnings(runner.take_warnings());
-        Ok(Session { core: runner.into_core(tokenizer)?, load })
+        Ok(Session { core: runner.into_core(tokenizer)?, load, draft })
     }
 
     /// The same, if the model generates text.

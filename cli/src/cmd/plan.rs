@@ -77,7 +77,9 @@ pub fn plan_model(setup: &Setup, args: &PlanArgs) -> Result<Planned> {
     args.requests.apply(&mut options, setup, &model)?;
     let mut memory = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
-    speculation::draft_memory(setup, &args.speculation, &options)?.iter().for_each(|more| memory.add(more));
+    if let Some(draft) = &model.draft {
+        memory.add(&speculation::draft_memory(setup, draft, &options)?);
+    }
     // No more is swapped than there is.
     let kv = memory.kv_bytes_per_token.saturating_mul((options.n_blocks() * options.block_size()) as u64);
     options.swap_space = options.swap_space.min(kv);

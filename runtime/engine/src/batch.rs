@@ -97,19 +97,13 @@ impl Batch {
         pools: &CachePools,
         max_blocks: usize,
     ) -> Result<Self> {
-        let arrays = |(window, pool): (usize, &BlockPool)| PagedArrays {
-            window,
-            n_blocks: pool.n_blocks(),
-            ..PagedArrays::default()
-        };
-        let paged = pools.paged().map(arrays).collect();
         let end = |chunk: &ScheduledChunk| {
             let end = |seq: &Sequence| (seq.n_computed() + chunk.n_new).max(seq.encoder_tokens().len());
             find(chunk.id).map_or(0, |(seq, _)| end(seq))
         };
         let longest = chunks.iter().map(end).max().unwrap_or(0);
         let max_blocks = table_width(pools.blocks.blocks_for(longest), pools.blocks.block_size(), max_blocks);
-        let mut batch = Self { query_starts: vec![0], max_blocks, paged, ..Self::default() };
+        let mut batch = Self::empty(pools, max_blocks);
         let to_encode = chunks.iter().filter_map(|chunk| Some(find(chunk.id)?.0.n_to_encode()));
         let max_to_encode = to_encode.max().unwrap_or(0);
         batch.encoder = EncoderArrays {
@@ -129,6 +123,17 @@ impl Batch {
         }
         batch.state_slots.extend(written);
         Ok(batch)
+    }
+
+    /// Nothing yet, for tables of so many columns.
+    fn empty(pools: &CachePools, max_blocks: usize) -> Self {
+        let arrays = |(window, pool): (usize, &BlockPool)| PagedArrays {
+            window,
+            n_blocks: pool.n_blocks(),
+            ..PagedArrays::default()
+        };
+        let paged = pools.paged().map(arrays).collect();
+        Self { query_starts: vec![0], max_blocks, paged, ..Self::default() }
     }
 
     /// Tokens in the step.

@@ -126,6 +126,11 @@ impl Sequence {
         self.drafts = drafts;
     }
 
+    /// Leaves out the guesses after the first `n`.
+    pub(crate) fn keep_drafts(&mut self, n: usize) {
+        self.drafts.truncate(n);
+    }
+
     /// The first `n` guesses are known tokens now, and there are no others.
     pub(crate) fn accept(&mut self, n: usize) {
         self.tokens.extend(self.drafts.drain(..).take(n));
@@ -280,9 +285,9 @@ impl Sequence {
         self.n_cached.get_or_insert(self.n_computed);
     }
 
-    /// First tokens that it has in common with another.
-    pub(crate) fn n_common(&self, other: &Sequence) -> usize {
-        self.tokens.iter().zip(&other.tokens).take_while(|(a, b)| a == b).count()
+    /// First tokens that it has in common with others.
+    pub(crate) fn n_common(&self, others: &[TokenId]) -> usize {
+        self.tokens.iter().zip(others).take_while(|(a, b)| a == b).count()
     }
 
     /// For a sequence without blocks: shares the full blocks of the tokens that it has in common with one of `others`, where
@@ -308,7 +313,7 @@ impl Sequence {
         let size = pools.blocks.block_size();
         let is_whole = other.state.is_some() || !other.encoder_tokens.is_empty();
         let n_computed = if is_whole { 0 } else { other.n_computed };
-        let n = self.n_common(other).min(n_computed).min(self.tokens.len() - 1) / size;
+        let n = self.n_common(&other.tokens).min(n_computed).min(self.tokens.len() - 1) / size;
         let mut windows = pools.windows.iter().zip(&other.windows);
         let is_held = windows.all(|(window, table)| table.n_left() <= window.first_block(n * size));
         if is_held { n } else { 0 }
@@ -413,7 +418,7 @@ impl Sequence {
     pub(crate) fn release(&mut self, pools: &mut CachePools) -> Result<()> {
         self.n_computed = 0;
         self.hashes.clear();
-        self.drafts.clear();
+        self.keep_drafts(0);
         self.discard_state(&mut pools.states)?;
         self.state.take().map_or(Ok(()), |state| pools.states.free(state))?;
         let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
@@ -424,18 +429,22 @@ impl Sequence {
     /// Of other tokens, the first ones that it has computed and could go on after: none where it has a state, or has given back
     /// what a window sees at their end. The last one is always computed, for its logits.
     pub(crate) fn n_kept_of(&self, tokens: &[TokenId], pools: &CachePools) -> usize {
-        let n_common = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        let n_kept = n_common.min(self.n_computed).min(tokens.len().saturating_sub(1));
+        let n_kept = self.n_common(tokens).min(self.n_computed).min(tokens.len().saturating_sub(1));
         let mut windows = pools.windows.iter().zip(&self.windows);
         let is_held = windows.all(|(window, table)| table.n_left() <= window.first_block(n_kept));
         if is_held && self.state.is_none() && self.encoder_tokens.is_empty() { n_kept } else { 0 }
     }
 
-    /// Puts other tokens in the place of its own, and keeps what is computed of their beginning, [`Sequence::n_kept_of`] them.
-    pub(crate) fn go_on_after(&mut self, tokens: Vec<TokenId>, pools: &mut CachePools) -> Result<()> {
-        let (n_kept, size) = (self.n_kept_of(&tokens, pools), pools.blocks.block_size());
+    /// Puts other tokens in the place of its own, and keeps the first `n_kept` computed, which [`Sequence::n_kept_of`] them are.
+    pub(crate) fn go_on_after(
+        &mut self,
+        tokens: Vec<TokenId>,
+        n_kept: usize,
+        pools: &mut CachePools,
+    ) -> Result<()> {
+        let size = pools.blocks.block_size();
         (self.n_prompt, self.tokens, self.n_computed) = (tokens.len(), tokens, n_kept);
-        self.accept(0);
+        self.keep_drafts(0);
         self.hashes.truncate(n_kept / size);
         // The last block is written next: its name would be of other contents. One that others read is copied then.
         let end = |table: &mut BlockTable, pool: &mut BlockPool| -> Result<()> {

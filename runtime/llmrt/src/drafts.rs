@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use llmrt_engine::speculation::{
-    DraftLayers, DraftModel, Ngrams, attach_layers, check_vocabulary, is_layers,
+    DraftLayers, DraftModel, Ngrams, attach_layers, brings_vocabulary, check_vocabulary,
 };
 use llmrt_engine::{DeviceRunner, EngineCore};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
@@ -48,9 +48,7 @@ impl Drafts {
         let of_file = |e: llmrt_engine::Error| Error::File(format!("{}: {e}", path.display()));
         let draft =
             ModelFiles::open(path, &OpenOptions::default()).map_err(|e| Error::File(e.to_string()))?;
-        let arch = draft.model.metadata.str("general.architecture").unwrap_or_default();
-        // Files of layers may leave the vocabulary to the model's.
-        if !is_layers(arch) || draft.model.metadata.contains("tokenizer.ggml.tokens") {
+        if brings_vocabulary(&draft) {
             let own = Tokenizer::from_metadata(&draft.model.metadata)?;
             check_vocabulary(tokenizer, &own).map_err(of_file)?;
         }

@@ -58,8 +58,7 @@ impl Model {
             classifier(&mut b, hidden)?;
         }
         if let Some((layers, cfg)) = &drafts {
-            b.begin_drafts(cfg, &BatchShape::SMALLEST);
-            (layers.graph)(&mut b, &config)?;
+            layers.build(&mut b, (cfg, &BatchShape::SMALLEST), &config)?;
         }
         let (used, spec) = b.finish_used()?;
         let tensor_names = used.iter().map(|(name, _)| name.clone()).collect();
@@ -135,8 +134,7 @@ impl Model {
         let tensors = |name: &str| self.tensors.get(name).copied();
         let mut b = Builder::new(&self.config, shape, &tensors);
         if let (StepOutput::Drafts, Some((layers, cfg))) = (shape.output, &self.drafts) {
-            b.begin_drafts(cfg, shape);
-            let logits = (layers.graph)(&mut b, &self.config)?;
+            let logits = layers.build(&mut b, (cfg, shape), &self.config)?;
             return b.finish(logits);
         }
         let rows = self.rows(&mut b)?;
@@ -155,8 +153,7 @@ impl Model {
         let mut b = Builder::new(&self.config, shape, &tensors);
         let rows = self.rows(&mut b)?;
         b.g.output(rows, "result_output");
-        b.begin_drafts(cfg, &ahead);
-        let logits = (layers.graph)(&mut b, &self.config)?;
+        let logits = layers.build(&mut b, (cfg, &ahead), &self.config)?;
         Ok(b.finish(logits)?.graph)
     }
 

@@ -58,11 +58,10 @@ pub fn run(
     options.max_drafts = speculation::max_drafts(&args.speculation);
     options.n_batch = options.n_batch.max(options.max_seqs);
     args.requests.apply(&mut options, &setup, &model)?;
-    let Session { mut core, load } =
-        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
-            .for_text()?
-            .speculating(&setup, &args.speculation, &args.loading)?;
-    let n_vocab = core.runner().model().config.n_vocab;
+    let mut session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?
+        .for_text()?
+        .speculating(&setup, &args.speculation, &args.loading)?;
+    let n_vocab = session.model().config.n_vocab;
     let (decoding, seed) = sampling::decoding(&args.sampling, n_vocab)?;
 
     let started = Instant::now();
@@ -73,7 +72,7 @@ pub fn run(
         continues: template.is_none(),
         prompts,
         seed,
-        load_s: load.as_secs_f64(),
+        load_s: session.load.as_secs_f64(),
         parallel,
         running: Vec::new(),
         failed: None,
@@ -83,9 +82,9 @@ pub fn run(
         n_cached: 0,
         n_generated: 0,
     };
-    let outcome = batch.compute(&mut core, tokens);
-    core.draft_use().map(draft_line).iter().for_each(note);
-    Session { core, load }.report_placement(setup.verbose);
+    let outcome = batch.compute(&mut session.core, tokens);
+    session.core.draft_use().map(draft_line).iter().for_each(note);
+    session.report_placement(setup.verbose);
     note(batch.summary(started.elapsed().as_secs_f64()));
     outcome
 }

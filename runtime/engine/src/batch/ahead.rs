@@ -1,6 +1,6 @@
 //! The arrays of layers that predict ahead: a token of each sequence, and the hidden state before it.
 
-use super::{Batch, OutputRow, PagedArrays, index, table_width, token_id};
+use super::{Batch, OutputRow, index, table_width, token_id};
 use crate::error::{Error, Result};
 use crate::kv::pools::CachePools;
 use crate::sequence::{Sequence, TokenId};
@@ -21,17 +21,13 @@ impl Batch {
     /// The arrays for these tokens, each the next of its sequence after those that are computed. Block tables have at most
     /// `max_blocks` columns.
     pub fn ahead(texts: &[Ahead<'_>], pools: &CachePools, max_blocks: usize) -> Result<Batch> {
-        let block_size = pools.blocks.block_size();
+        if let Some(text) = texts.iter().find(|text| text.sequence.n_computed() == 0) {
+            return Err(Error::NoTokens { id: text.sequence.id });
+        }
         let n_blocks = |text: &Ahead<'_>| pools.blocks.blocks_for(text.sequence.n_computed());
         let longest = texts.iter().map(n_blocks).max().unwrap_or(0);
-        let max_blocks = table_width(longest, block_size, max_blocks);
-        let arrays = |(window, pool): (usize, &crate::kv::pool::BlockPool)| PagedArrays {
-            window,
-            n_blocks: pool.n_blocks(),
-            ..PagedArrays::default()
-        };
-        let paged = pools.paged().map(arrays).collect();
-        let mut batch = Batch { query_starts: vec![0], max_blocks, paged, ..Batch::default() };
+        let max_blocks = table_width(longest, pools.blocks.block_size(), max_blocks);
+        let mut batch = Batch::empty(pools, max_blocks);
         for (i, text) in texts.iter().enumerate() {
             let (id, position) = (text.sequence.id, text.sequence.n_computed());
             batch.tokens.push(token_id(id, text.token, position)?);
@@ -44,14 +40,10 @@ impl Batch {
             batch.ids.push(id);
             batch.seq_lens.push(index(position));
             batch.query_starts.push(index(i + 1));
-            batch.state_slots.push(-1);
             batch.output_ids.push(index(i));
             batch.rows.push(OutputRow { id, position });
         }
-        batch.state_slots.extend(std::iter::repeat_n(-1, texts.len()));
-        match texts.iter().find(|text| text.sequence.n_computed() == 0) {
-            Some(text) => Err(Error::NoTokens { id: text.sequence.id }),
-            None => Ok(batch),
-        }
+        batch.state_slots = vec![-1; 2 * texts.len()];
+        Ok(batch)
     }
 }

@@ -27,6 +27,7 @@ pub(crate) use candidate::check as check_logits;
 pub use llama2c::{Llama2c, XorShift64Star};
 pub use params::{SamplingParams, SamplingRules};
 pub use rng::Rng;
+pub(crate) use select::largest;
 
 use crate::error::{Error, Result};
 use crate::sequence::TokenId;

@@ -41,7 +41,7 @@ pub fn select(
 }
 
 /// The `n` largest logits, largest first; of equal ones those with the smaller ids first. NaN and +inf are refused, -0 becomes 0.
-fn largest(logits: &[f32], n: usize, candidates: &mut Vec<Candidate>) -> Result<()> {
+pub(crate) fn largest(logits: &[f32], n: usize, candidates: &mut Vec<Candidate>) -> Result<()> {
     if logits.is_empty() {
         return Err(Error::NoLogits);
     }

@@ -154,7 +154,7 @@ impl Group {
         let blocks = |i: usize| {
             let seq = &self.sequences[i];
             let others = self.sequences[..i].iter().filter(|_| shares);
-            let shared = others.map(|other| seq.n_common(other)).max().unwrap_or(0);
+            let shared = others.map(|other| seq.n_common(other.tokens())).max().unwrap_or(0);
             pool.blocks_for(seq.n_slots()) - shared.min(seq.tokens().len() - 1) / pool.block_size()
         };
         (0..self.sequences.len()).map(blocks).sum()

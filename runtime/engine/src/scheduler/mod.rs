@@ -197,19 +197,14 @@ impl Scheduler {
         });
         let Some((i, mut group)) = taken else { return Err(Error::UnknownRequest { id }) };
         let pools = if i == 1 { &mut self.host } else { &mut self.device };
-        let (sequence, runs) = (&mut group.sequences[0], i == 0);
-        let outcome = match runs && sequence.n_kept_of(tokens, pools) > 0 {
-            true => sequence.go_on_after(tokens.to_vec(), pools).map(|()| &mut self.running),
-            false => sequence.replace(tokens.to_vec(), pools).map(|()| &mut self.waiting),
+        let (sequence, tokens) = (&mut group.sequences[0], tokens.to_vec());
+        let n_kept = if i == 0 { sequence.n_kept_of(&tokens, pools) } else { 0 };
+        let (outcome, queue) = match n_kept {
+            0 => (sequence.replace(tokens, pools), &mut self.waiting),
+            _ => (sequence.go_on_after(tokens, n_kept, pools), &mut self.running),
         };
-        match outcome {
-            Ok(queue) => drop(insert(queue, group)),
-            Err(e) => {
-                insert(&mut self.waiting, group);
-                return Err(e);
-            }
-        }
-        Ok(())
+        insert(queue, group);
+        outcome
     }
 
     /// A request, whatever its queue.

@@ -8,7 +8,7 @@ impl Scheduler {
     /// Takes the blocks of the running group with the lowest rank: into host memory, or they are computed again.
     pub(super) fn preempt_last(&mut self, plan: &mut StepPlan) -> Result<()> {
         let Some(mut group) = self.running.pop_back() else { return Ok(()) };
-        group.sequences.iter_mut().for_each(|seq| seq.accept(0));
+        group.sequences.iter_mut().for_each(|seq| seq.keep_drafts(0));
         let swaps = self.mode(&group) == PreemptionMode::Swap;
         let moves = if swaps { relocate(&mut group, &mut self.device, &mut self.host)? } else { None };
         let mode = match moves {
@@ -117,7 +117,7 @@ impl Scheduler {
         self.in_flight = None;
         let mut sequences = self.running.iter_mut().flat_map(|g| &mut g.sequences);
         sequences.try_for_each(|seq| {
-            seq.accept(0);
+            seq.keep_drafts(0);
             seq.discard_state(&mut self.device.states)
         })?;
         self.end_aborted()?;

@@ -35,12 +35,12 @@ impl Drafter<DeviceRunner> for DraftLayers {
         let max_blocks = target.options.max_blocks();
         while let Some(first) = open.first() {
             let caches = texts[first.index].caches;
-            let ahead = |text: &Text| (texts[text.index].sequence, text.token, text.hidden.clone());
-            let rows: Vec<_> = open.iter().map(ahead).collect();
-            let rows: Vec<Ahead<'_>> = rows
-                .iter()
-                .map(|(sequence, token, hidden)| Ahead { sequence, token: *token, hidden })
-                .collect();
+            let rows = open.iter().map(|text| Ahead {
+                sequence: texts[text.index].sequence,
+                token: text.token,
+                hidden: &text.hidden,
+            });
+            let rows: Vec<Ahead<'_>> = rows.collect();
             let batch = Batch::ahead(&rows, caches, max_blocks)?;
             let (logits, hidden) = target.predict_ahead(&batch)?;
             let n = hidden.len() / open.len();

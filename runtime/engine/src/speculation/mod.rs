@@ -8,7 +8,7 @@ mod model;
 mod ngram;
 mod vocabulary;
 
-pub use attach::{attach_layers, is_layers};
+pub use attach::{attach_layers, brings_vocabulary};
 pub use layers::DraftLayers;
 pub use model::DraftModel;
 pub use ngram::Ngrams;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::options::EngineOptions;
 use crate::request::{Request, RequestId};
 use crate::runner::DeviceRunner;
-use crate::sampler::{Candidate, Row, check_logits};
+use crate::sampler::{Candidate, Row, largest};
 use crate::scheduler::{Child, NewGroup, Outcome};
 use crate::sequence::{SequenceId, TokenId};
 use llmrt_models::StepOutput;
@@ -102,7 +102,7 @@ impl DraftModel {
     }
 
     /// One step, and a guess of each text whose tokens it completes. `false`: there was nothing to compute.
-    fn step(&mut self, drafts: &mut [Draft]) -> Result<bool> {
+    fn step(&mut self, drafts: &mut [Option<Draft>]) -> Result<bool> {
         let n_ctx = self.core.n_ctx();
         let (scheduler, runner) = self.core.parts();
         let plan = scheduler.schedule()?;
@@ -137,7 +137,9 @@ impl DraftModel {
         let mut outcomes = Vec::new();
         for (i, row) in batch.rows.iter().enumerate() {
             let owner = owners.get(&row.id).ok_or(Error::UnknownSequence { id: row.id })?;
-            let Some(draft) = drafts.iter_mut().find(|draft| draft.request == *owner) else { continue };
+            let Some(draft) = drafts.iter_mut().flatten().find(|draft| draft.request == *owner) else {
+                continue;
+            };
             let (token, probability) = likeliest(rows.row(i))?;
             if probability < self.min_probability {
                 continue;
@@ -155,42 +157,27 @@ impl DraftModel {
 impl<R> Drafter<R> for DraftModel {
     fn draft(&mut self, texts: &[DraftInput<'_>], _target: &mut R) -> Result<Vec<Vec<TokenId>>> {
         self.forget_others(texts)?;
-        let mut places = Vec::new();
-        let mut drafts = Vec::new();
-        for text in texts {
-            let draft = self.begin(text)?;
-            places.push(draft.is_some().then_some(drafts.len()));
-            drafts.extend(draft);
-        }
+        let mut drafts = texts.iter().map(|text| self.begin(text)).collect::<Result<Vec<_>>>()?;
         // The first step may compute a part of a prompt, so that other texts wait for no more than that. Guesses come once it
         // is complete.
         while self.step(&mut drafts)? && self.is_level() {}
-        let tokens =
-            |place: &Option<usize>| place.map_or(Vec::new(), |i| std::mem::take(&mut drafts[i].tokens));
-        Ok(places.iter().map(tokens).collect())
+        Ok(drafts.into_iter().map(|draft| draft.map_or(Vec::new(), |draft| draft.tokens)).collect())
     }
 }
 
 /// The token with the largest logit, and its probability among the [`N_CANDIDATES`] likeliest.
 pub(super) fn likeliest(row: Row<'_>) -> Result<(TokenId, f32)> {
-    let mut top: Vec<Candidate> = Vec::with_capacity(N_CANDIDATES + 1);
+    let mut top = Vec::new();
     let candidates: &[Candidate] = match row {
         Row::Largest(largest) => largest,
         Row::All(logits) => {
-            check_logits(logits)?;
-            for (&logit, id) in logits.iter().zip(0..) {
-                if top.len() < N_CANDIDATES || top.last().is_some_and(|least| logit > least.logit) {
-                    let at = top.partition_point(|larger| larger.logit >= logit);
-                    top.insert(at, Candidate { id, logit });
-                    top.truncate(N_CANDIDATES);
-                }
-            }
+            largest(logits, N_CANDIDATES, &mut top)?;
             &top
         }
     };
     let first = candidates.first().ok_or(Error::NoLogits)?;
-    let largest = candidates.iter().take(N_CANDIDATES);
-    let sum: f32 = largest.map(|candidate| (candidate.logit - first.logit).exp()).sum();
+    let likeliest = candidates.iter().take(N_CANDIDATES);
+    let sum: f32 = likeliest.map(|candidate| (candidate.logit - first.logit).exp()).sum();
     Ok((first.id, sum.recip()))
 }
 

@@ -87,6 +87,7 @@ mod step35;
 mod t5;
 mod talkie;
 
+use crate::batch::BatchShape;
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::{Error, Result};
@@ -315,7 +316,7 @@ pub(crate) struct DraftLayers {
     config: fn(&Keys<'_>, &Config) -> Result<Config>,
     /// Builds their graph, for a model with this configuration; the result are the logits [n_vocab, n_outputs], beside
     /// [`Builder::hidden`].
-    pub graph: fn(&mut Builder<'_>, &Config) -> Result<Tensor>,
+    graph: fn(&mut Builder<'_>, &Config) -> Result<Tensor>,
 }
 
 const DRAFT_LAYERS: &[&DraftLayers] = &[&gemma4::ASSISTANT];
@@ -329,6 +330,17 @@ impl DraftLayers {
     /// Their configuration in the metadata, for a model with this one.
     pub fn config(&self, meta: &Metadata, model: &Config) -> Result<Config> {
         (self.config)(&Keys { meta, arch: self.name }, model)
+    }
+
+    /// Goes on with their graph, of this configuration and shape, for a model; the result are the logits.
+    pub fn build<'a>(
+        &self,
+        b: &mut Builder<'a>,
+        (cfg, shape): (&'a Config, &'a BatchShape),
+        model: &Config,
+    ) -> Result<Tensor> {
+        b.begin_drafts(cfg, shape);
+        (self.graph)(b, model)
     }
 }
 

@@ -114,9 +114,8 @@ impl Texts {
         let Rules { id, request, full_at, .. } = *rules;
         let (mut sampled, mut others) = (Vec::new(), Vec::new());
         for (sequence, mut output) in self.live.drain(..) {
-            let rows: Vec<Row<'_>> =
-                given.iter().filter(|(row, _)| row.id == sequence).map(|(_, row)| *row).collect();
-            let n_rows = rows.len();
+            let rows = given.iter().filter(|(row, _)| row.id == sequence).map(|(_, row)| *row);
+            let n_rows = rows.clone().count();
             if n_rows == 0 {
                 others.push((sequence, output));
                 continue;
@@ -126,7 +125,7 @@ impl Texts {
             let mut n_right = 0;
             let mut finish = None;
             // The row after a draft counts if the token that was picked is that draft.
-            for (n_accepted, row) in rows.into_iter().enumerate() {
+            for (n_accepted, row) in rows.enumerate() {
                 if full_at.is_some_and(|full_at| history.len() >= full_at) {
                     finish = Some(Finish::Length);
                     break;
