@@ -69,7 +69,7 @@ pub struct TensorDef {
     pub output: bool,
     /// For views: the tensor that owns the bytes, and the byte offset in it. Never a view of a view.
     pub view: Option<(Tensor, u64)>,
-    /// Of a part of a weight that is cut by a list ([`crate::rows`]): its rows or columns of the whole, ascending.
+    /// Of a part of a weight that is cut by a list ([`crate::rows`]): its rows or columns of the whole, in any order.
     pub listed: Option<Arc<[u32]>>,
 }
 

@@ -16,6 +16,7 @@ pub const CASES: &[Fixed] = &[
     ("a sealed weight needs no byte past stored_bytes", |s| each(s, needs_no_more)),
     ("parts of a sealed weight read back in any order", |s| each(s, parts)),
     ("slices of a sealed weight read back", |s| each(s, slices)),
+    ("a sealed weight is written and sealed again", |s| each(s, sealed_again)),
     ("memory of a sealed weight is used again", used_again),
     ("a sealed weight is imported from a copy of its bytes", imported),
 ];
@@ -159,6 +160,24 @@ fn slices(s: &Sealed) -> Verdict<bool> {
             })?;
         }
     }
+    Ok(true)
+}
+
+/// With other bytes the weight gets the same layout, and those are read back.
+fn sealed_again(s: &Sealed) -> Verdict<bool> {
+    let (_, bytes) = weight(s.desc.dtype, Role::Matrix, &[512, ROWS], 12)?;
+    s.buffer.unseal(&s.desc)?;
+    s.buffer.set(&s.desc, &bytes, 0)?;
+    let layout = s.buffer.seal(&s.desc)?;
+    insist(layout.id == s.layout.id, || {
+        format!("layout `{}` when it was sealed first, `{}` when it was again", s.layout.name, layout.name)
+    })?;
+    let mut found = vec![0; bytes.len()];
+    if !layout.is_readable() {
+        return Ok(true);
+    }
+    s.buffer.get(&s.now(), &mut found, 0)?;
+    insist(found == bytes, || format!("layout `{}`: other bytes than those written last", layout.name))?;
     Ok(true)
 }
 

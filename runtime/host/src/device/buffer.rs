@@ -207,7 +207,14 @@ impl Buffer {
         unsafe { call!(self.0.device, self.0.vt, fill(self.0.raw, off, n, byte)) }
     }
 
-    /// Marks a weight as fully uploaded; the plugin may then change the layout, once.
+    /// Announces that a sealed weight will be written again, from its first byte to its last, as one that was never sealed.
+    pub fn unseal(&self, tensor: &TensorDesc<'_>) -> Result<()> {
+        let t = self.place(tensor, 0, 0)?;
+        self.0.device.forget_seal(self.0.raw, &t);
+        Ok(())
+    }
+
+    /// Marks a weight as fully uploaded; the plugin may then change the layout.
     pub fn seal(&self, tensor: &TensorDesc<'_>) -> Result<Layout> {
         let t = self.place(tensor, 0, 0)?;
         let mut out = c::Layout {

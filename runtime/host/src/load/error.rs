@@ -98,6 +98,10 @@ pub enum Error {
     Alloc { device: String, n: u64, source: crate::Error },
     #[error("device {device}: cannot use {n} bytes of the mapped file: {source}; try `--load-mode none`")]
     Import { device: String, n: u64, source: crate::Error },
+    #[error(
+        "tensor `{tensor}` on device {device} has another layout after it was written again: {problem}; leave --sparse-adapt out"
+    )]
+    OtherLayout { tensor: String, device: String, problem: String },
     #[error("no memory for {n} bytes of {what}; {HOST_REMEDY}")]
     HostMemory { what: String, n: u64 },
 }

@@ -2,7 +2,7 @@
 //!
 //! [`files`] finds and opens a model's files and reads their tables; [`mode`] names the ways to get at the bytes,
 //! [`mapping`] and [`read`] are two of them (`lost_pages` is for files truncated later), [`mlock`] keeps them in memory; [`weights`] uses all of these to put
-//! tensors on devices (`place` decides how, `storage` and `copies` move the bytes, [`seal_cache`] keeps copies between runs), and `check` checks their numbers
+//! tensors on devices (`rewrite` changes those of listed rows later, `place` decides how, `storage` and `copies` move the bytes, [`seal_cache`] keeps copies between runs), and `check` checks their numbers
 //! concurrently.
 
 pub mod files;
@@ -28,6 +28,7 @@ mod lost_pages;
 mod pack;
 mod pieces;
 mod progress;
+mod rewrite;
 
 mod error;
 
@@ -38,5 +39,6 @@ pub use check::check;
 pub use error::{Error, Result};
 pub use files::{ModelFiles, OpenOptions};
 pub use mode::LoadMode;
+pub use rewrite::RewriteCost;
 pub use seal_cache::SealCache;
 pub use weights::{LoadOptions, Placed, WeightRequest, Weights, load};

@@ -34,7 +34,7 @@ pub(super) struct Run {
 
 impl Pieces {
     /// The entry of a part of a tensor, and where its bytes are; `listed` are the rows or columns of a part that is cut by a list,
-    /// ascending. `None` if they are not in the tensor, or no whole blocks.
+    /// in any order. `None` if they are not in the tensor, or no whole blocks.
     pub fn of(whole: &TensorInfo, part: Part<'_>, listed: Option<&[u32]>) -> Option<(TensorInfo, Pieces)> {
         let of_rows = part.is_of_rows();
         // The file's table has passed the whole: its rows have a size.
@@ -57,7 +57,7 @@ impl Pieces {
             return None;
         }
         // The entry begins with the first byte that the part has; runs count from there.
-        let first = ranges.first().map_or(0, |range| range.start / elems * unit);
+        let first = ranges.iter().map(|range| range.start / elems * unit).min().unwrap_or(0);
         let (mut n, mut at) = (0, 0);
         let mut run = |range: &Range<u64>| {
             let len = (range.end - range.start).div_ceil(elems) * unit;
@@ -92,7 +92,8 @@ impl Pieces {
     pub fn extent(&self, nbytes: u64) -> u64 {
         let Pieces::Runs { row, step, runs } = self else { return nbytes };
         let n_rows = nbytes / (*row).max(1);
-        runs.last().map_or(0, |run| n_rows.saturating_sub(1) * step + run.from + run.len)
+        let end = runs.iter().map(|run| run.from + run.len).max();
+        end.map_or(0, |end| n_rows.saturating_sub(1) * step + end)
     }
 
     /// Where byte `at` of the part is in the file, and how many follow it there.
@@ -155,7 +156,9 @@ mod tests {
         }
         assert_eq!(found, expected, "{cut:?} {listed:?}");
         assert_eq!(info.nbytes, info.dtype.row_bytes(info.ne[0]).unwrap() * info.ne[1], "{cut:?}");
-        let end = expected.last().map_or(0, |range| range.1 - expected[0].0);
+        let (start, end) =
+            (expected.iter().map(|range| range.0).min(), expected.iter().map(|range| range.1).max());
+        let end = start.zip(end).map_or(0, |(start, end)| end - start);
         assert_eq!(pieces.extent(info.nbytes), end, "{cut:?}");
     }
 
@@ -170,6 +173,7 @@ mod tests {
     fn listed_rows_are_gathered() {
         check(Cut::ListedRows, Some(&[0, 2, 3, 5]), &[(0, 72), (144, 288), (360, 432)]);
         check(Cut::ListedRows, Some(&[]), &[]);
+        check(Cut::ListedRows, Some(&[4, 5, 2]), &[(288, 432), (144, 216)]);
     }
 
     #[test]

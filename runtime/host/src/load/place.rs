@@ -200,7 +200,7 @@ fn is_worth_a_copy(request: &WeightRequest) -> bool {
 }
 
 /// Whether the device uses the mapped file: it reads host memory, has no other memory that would be faster, and the
-/// numbers are aligned as their type requires. llama2.c files align to 4 bytes only.
+/// numbers are aligned as their type requires. llama2.c files align to 4 bytes only. Parts by lists may be written again.
 fn is_in_place(item: &Item<'_>, maps: &[Option<Mapping>]) -> bool {
     let alignment = match item.info.dtype {
         DType::F64 | DType::I64 => 8,
@@ -208,6 +208,7 @@ fn is_in_place(item: &Item<'_>, maps: &[Option<Mapping>]) -> bool {
     };
     uses_host_memory(&item.request.device)
         && item.pieces.is_together()
+        && item.request.listed.is_none()
         && maps[item.info.file].is_some()
         && item.info.offset.is_multiple_of(alignment)
 }

@@ -1,6 +1,7 @@
 //! Runs graphs: prepares each once, caches it by identity, replays its plans.
 
 mod copies;
+mod weights;
 
 use super::arena::{Arena, plan_arenas};
 use super::bind::{Place, describe};
@@ -119,10 +120,7 @@ impl Executor {
             strict(&resolved.report)?;
         }
         let loaded = self.memory.allocate_weights(&resolved.graph, &resolved.placement);
-        loaded.map_err(|e| {
-            let of_device = e.of_device().cloned();
-            of_device.unwrap_or_else(|| Error::Weights { problem: e.to_string() })
-        })?;
+        loaded.map_err(weights::error)?;
         if self.memory.allocate_states(&resolved.graph, &resolved.placement)? {
             self.prepared.clear();
         }

@@ -167,6 +167,11 @@ impl Memory {
         Ok(())
     }
 
+    /// The weights, and the files that they are of.
+    pub fn weights(&self) -> (&Weights, &ModelFiles) {
+        (&self.weights, &self.files)
+    }
+
     /// Where a tensor that owns bytes has them on a device.
     pub fn place(&self, g: &Graph, arenas: &[Arena], device: DeviceIdx, t: Tensor) -> Option<Place> {
         let def = g.def(t);

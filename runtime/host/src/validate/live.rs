@@ -162,7 +162,14 @@ pub(crate) fn left_over(plugin: usize) -> Option<String> {
 }
 
 impl Device {
-    /// Records the layout that `seal` returned for a tensor. A weight is sealed once.
+    /// Forgets the layout of a weight that will be written again.
+    pub(crate) fn forget_seal(&self, buffer: *const c::Buffer, t: &c::Tensor) {
+        if let Some(object) = live().get_or_insert_default().get_mut(&(buffer as usize)) {
+            object.sealed.retain(|s| !overlap(s, t));
+        }
+    }
+
+    /// Records the layout that `seal` returned for a tensor. A weight is sealed once after it was written.
     pub(crate) fn note_seal(
         &self,
         buffer: *const c::Buffer,
