@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, Node};
 use crate::ops::Pick;
-use crate::rows::layer_of;
+use crate::rows::{Part, layer_of};
 use crate::tensor::{Kind, Role, Tensor};
 use llmrt_abi::Op;
 use std::collections::BTreeMap;
@@ -30,13 +30,16 @@ impl Graph {
         };
         let products: Vec<(Node, Tensor)> =
             self.nodes.iter().filter_map(|node| Some((node.clone(), matrix_of(node)?))).collect();
-        let (mut whole, mut n_bytes, mut sums) = (0, 0, Vec::new());
-        // A network's neurons are picked by its first product that picks.
+        let (mut whole, mut n_bytes) = (0, 0);
+        // By part, as each is on a device: sums over devices come last.
+        let mut sums = BTreeMap::<Option<usize>, Vec<Tensor>>::new();
+        // A network's neurons are picked by its first product that picks; each part has some of them.
         let mut networks = BTreeMap::new();
         for (node, w) in products {
             let def = self.def(w);
             let (bytes, is_of_zeros) = (def.n_bytes(), def.role == Role::MatrixOfZeros);
             let network = layer_of(&def.name).filter(|_| node.op != Op::MulMat || has_neurons(&def.name));
+            let part = Part::of_name(&def.name).map(|part| part.index);
             n_bytes += bytes;
             let Some((used, n)) = self.used(&node, is_of_zeros) else {
                 whole += bytes;
@@ -44,15 +47,22 @@ impl Graph {
             };
             let sum = self.sum(used);
             if let Some(layer) = network {
-                networks.entry(layer).or_insert((sum, n));
+                networks.entry((part, layer)).or_insert((sum, n));
             }
-            sums.push(self.scale(sum, bytes as f32 / n as f32));
+            let used = self.scale(sum, bytes as f32 / n as f32);
+            sums.entry(part).or_default().push(used);
         }
-        let first = *sums.first()?;
-        let bytes = sums[1..].iter().fold(first, |all, &sum| self.add(all, sum));
+        let mut total = |by_part: BTreeMap<Option<usize>, Vec<Tensor>>| {
+            let of_parts =
+                by_part.into_values().filter_map(|sums| sums.into_iter().reduce(|a, b| self.add(a, b)));
+            let of_parts: Vec<Tensor> = of_parts.collect();
+            of_parts.into_iter().reduce(|a, b| self.add(a, b))
+        };
+        let mut picked = BTreeMap::<_, Vec<Tensor>>::new();
+        networks.iter().for_each(|((part, _), (sum, _))| picked.entry(*part).or_default().push(*sum));
+        let (bytes, neurons) = (total(sums)?, total(picked));
         let bytes = self.scale_bias(bytes, 1.0, whole as f32);
-        let zero = self.scale(first, 0.0);
-        let neurons = networks.values().fold(zero, |all, &(sum, _)| self.add(all, sum));
+        let neurons = neurons.unwrap_or_else(|| self.scale(bytes, 0.0));
         Some(Needed {
             neurons: self.output(neurons, "needed_neurons"),
             bytes: self.output(bytes, "needed_bytes"),

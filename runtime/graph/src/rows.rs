@@ -2,11 +2,13 @@
 //! `y = w x` becomes `y = concat(w₀ x, w₁ x, …)` with the rows of w dealt out in order; [`pairs`] has products whose results
 //! stay apart until a second one adds them up.
 
+mod firing;
 mod neurons;
 mod pairs;
 mod part;
 mod share;
 
+pub use firing::Firing;
 pub use neurons::{Network, NeuronSplit, layer_of};
 pub use part::{Cut, Part};
 

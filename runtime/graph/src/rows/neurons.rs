@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The neurons of each device. The last device is the one whose work the host waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NeuronSplit {
-    /// By the number N of `blk.N`: for each device, ascending numbers, which are together all neurons of the layer.
+    /// By the number N of `blk.N`: for each device, numbers in any order, which are together all neurons of the layer.
     pub layers: BTreeMap<usize, Vec<Arc<[u32]>>>,
 }
 
