@@ -10,7 +10,7 @@ use crate::setup::Setup;
 use crate::speculation::DraftFile;
 use llmrt_engine::core::{KvUse, Runner};
 use llmrt_engine::runner::ProgramStats;
-use llmrt_engine::work::NeededWork;
+use llmrt_engine::work::{DividedWork, NeededWork};
 use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions};
 use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
@@ -69,6 +69,20 @@ fn needed_line(needed: &NeededWork) -> Option<String> {
             per_token(needed.bytes[1]),
             share(needed.bytes),
             n_things(needed.n_tokens as usize, "token")
+        )
+    })
+}
+
+/// What became of neurons that change places, in a line; none if they do not.
+fn divided_line(divided: &DividedWork) -> Option<String> {
+    let [on_devices, all] = divided.active;
+    (divided.n_tokens > 0).then(|| {
+        format!(
+            "devices had {:.1} % of the active neurons, over {}; they got {}, for which {} of weights were written",
+            100.0 * on_devices as f64 / all.max(1) as f64,
+            n_things(divided.n_tokens as usize, "token"),
+            n_things(divided.n_moved as usize, "neuron"),
+            bytes(divided.moved_bytes)
         )
     })
 }
@@ -151,6 +165,7 @@ impl Session {
             ));
             note(self.kv_line());
             needed_line(&runner.work().needed).iter().for_each(note);
+            divided_line(&runner.work().divided).iter().for_each(note);
             note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));
             if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
                 note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));

@@ -3,6 +3,7 @@
 
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
+use llmrt_engine::core::Runner;
 use llmrt_engine::memory::PlacementPlan;
 use llmrt_engine::neurons::{IndexUse, NeuronOptions};
 use llmrt_graph::rows::NeuronSplit;
@@ -12,6 +13,7 @@ use llmrt_host::{Device, Host, HostOptions, Outcome};
 use llmrt_models::{SparseMode, SparseOptions};
 use llmrt_sparse::Counts;
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
+use llmrt_tests::build::{llmrt, succeed};
 use llmrt_tests::compile::{Language, compile};
 use llmrt_tests::fixtures::{counted_llama, fixture, fixtures};
 use llmrt_tests::{ascend, nmse, nvidia, steps};
@@ -177,6 +179,7 @@ fn check_plugin(name: &str, file: &Path, options: &[(&str, &Path)], n_fallbacks:
     let outcome = host.load(file.to_path_buf()).outcome;
     assert!(matches!(outcome, Outcome::Loaded { .. }), "{outcome:?}");
     let lab = Lab { host, _turn };
+    check_changes(&lab, name);
     for model in models(&["llama", "bamboo", "opt"]) {
         for mode in [SparseMode::Predict, SparseMode::Exact] {
             let (expected, _) = lab.run(&model, 0, mode, None);
@@ -370,4 +373,137 @@ fn files_beside_a_model_that_are_no_use_are_noted_unless_a_budget_depends_on_the
     let [note] = &by_default.notes[..] else { panic!("{:?}", by_default.notes) };
     assert!(note.contains("llama.sparse.gguf") && note.contains("not divided"), "{note}");
     assert!(plan(Some(1_500_000)).err().unwrap().to_string().contains("llama.sparse.gguf"));
+}
+
+/// Tokens of one kind, then of another, one a step.
+fn two_subjects(n: usize) -> Vec<u32> {
+    let (first, second) = ([10, 17, 24], [120, 131, 250]);
+    (0..n).map(|i| first[i % 3]).chain((0..n).map(|i| second[i % 3])).collect()
+}
+
+/// What a model computes token by token while neurons change places.
+struct Adapted {
+    logits: Vec<f32>,
+    /// The share of active neurons that devices had, by sixteen tokens.
+    shares: Vec<f64>,
+    moved_bytes: u64,
+    /// What the first device allocated besides what was planned.
+    unplanned: i64,
+}
+
+fn adapted(
+    lab: &Lab,
+    model: &Path,
+    devices: Vec<Arc<Device>>,
+    mode: SparseMode,
+    neurons: NeuronOptions,
+    tokens: &[u32],
+) -> Adapted {
+    let options = EngineOptions {
+        n_ctx: 256,
+        n_batch: 8,
+        k_type: DType::F32,
+        v_type: DType::F32,
+        sparse: SparseOptions { mode, ..SparseOptions::default() },
+        neurons,
+        ..EngineOptions::default()
+    };
+    let plan = PlacementPlan::new(&devices, &files(model), &options).unwrap().device_plans();
+    let planned = plan[0].weights + plan[0].kv + plan[0].compute;
+    let before = devices[0].memory().unwrap().0;
+    let mut core = steps::core(&lab.host, devices.clone(), files(model), options).unwrap();
+    let allocated = before.saturating_sub(devices[0].memory().unwrap().0);
+    core.add(steps::all_logits(tokens)).unwrap();
+    core.set_max_num_batched_tokens(1).unwrap();
+    let (mut logits, mut shares, mut last) = (Vec::new(), Vec::new(), core.runner().work().divided);
+    for i in 1..=tokens.len() {
+        logits.extend(steps::logits(core.step().unwrap()));
+        if i % 16 == 0 {
+            let now = core.runner().work().divided;
+            let of = |i: usize| (now.active[i] - last.active[i]) as f64;
+            shares.push(of(0) / of(1).max(1.0));
+            last = now;
+        }
+    }
+    assert!(core.is_idle());
+    let unplanned = allocated as i64 - planned as i64;
+    Adapted { logits, shares, moved_bytes: last.moved_bytes, unplanned }
+}
+
+/// A quarter of the neurons is on each device but the CPU; a few bytes of weights a step are enough to have those on it that the
+/// present subject needs, wherever they were.
+#[test]
+fn neurons_change_places_so_that_devices_have_the_active_ones() {
+    let lab = lab("");
+    const LIMIT: u64 = 128 << 10;
+    let tokens = two_subjects(96);
+    let dir = tempfile::tempdir().unwrap();
+    // Blocks along the neurons.
+    let by_columns = models(&["llama.q4_0"]).pop().map(|from| {
+        let to = dir.path().join("llama.q4_0.gguf");
+        succeed(llmrt(["sparse", "convert"]).arg(from).arg(&to));
+        to
+    });
+    for model in models(&["llama", "bamboo", "opt", "falcon", "llama.q4_0"]).into_iter().chain(by_columns) {
+        let has_predictors = model.to_string_lossy().contains("powerinfer");
+        for (mode, n_devices) in [(SparseMode::Exact, 1), (SparseMode::Predict, 1), (SparseMode::Exact, 2)] {
+            if mode == SparseMode::Predict && !has_predictors {
+                continue;
+            }
+            let name = format!("{} {mode:?} {n_devices}", model.file_name().unwrap().display());
+            let devices = |n: usize| -> Vec<Arc<Device>> {
+                ["sim:sim.0", "sim:sim.1"][..n].iter().chain(&["cpu"]).map(|id| lab.device(id)).collect()
+            };
+            let given =
+                split(n_devices, |i| if (i / 256) < n_devices as u32 { i as usize / 256 } else { n_devices });
+            let neurons = |adapt| NeuronOptions {
+                split: Some(Arc::new(given.clone())),
+                adapt,
+                ..NeuronOptions::default()
+            };
+            let whole = adapted(&lab, &model, devices(0), mode, NeuronOptions::default(), &tokens);
+            let found = adapted(&lab, &model, devices(n_devices), mode, neurons(Some(LIMIT)), &tokens);
+            let error = nmse(&found.logits, &whole.logits);
+            let n = found.shares.len();
+            println!("{name}: NMSE {error:.1e}, {} bytes, {:.2?}", found.moved_bytes, found.shares);
+            let limit = if model.to_string_lossy().contains("q4_0") { 1e-3 } else { 1e-9 };
+            assert!(error <= limit, "{name}: NMSE {error}");
+            assert_eq!(found.unplanned, 0, "{name}: bytes of the first device that were not planned");
+            let (n_steps, share) = (tokens.len() as u64, &found.shares);
+            assert!(
+                found.moved_bytes > 0 && found.moved_bytes <= LIMIT * n_steps,
+                "{name}: {}",
+                found.moved_bytes
+            );
+            // Before the subject changes, right after it, and in the end.
+            let (before, after, end) = (share[n / 2 - 1], share[n / 2], share[n - 1]);
+            // Blocks of many neurons are nearly alike.
+            if has_predictors {
+                assert!(before > share[0] && end > after, "{name}: {share:.2?}");
+                assert!(end - after >= 0.4 * (before - after), "{name}: {share:.2?}");
+            }
+            let stays = adapted(&lab, &model, devices(n_devices), mode, neurons(None), &tokens);
+            assert!(stays.shares.iter().all(|s| *s == 0.0) && stays.moved_bytes == 0);
+        }
+    }
+}
+
+/// Neurons of matrices that a plugin may keep in a layout of its own change places, too.
+fn check_changes(lab: &Lab, name: &str) {
+    let tokens = two_subjects(12);
+    for model in models(&["llama.q4_0"]) {
+        let neurons = |adapt| {
+            let split = Some(Arc::new(split(1, |i| usize::from(i >= N_FF / 4))));
+            NeuronOptions { split, adapt, ..NeuronOptions::default() }
+        };
+        let run = |ids: &[&str], neurons| {
+            let devices = ids.iter().map(|id| lab.device(id)).collect();
+            adapted(lab, &model, devices, SparseMode::Exact, neurons, &tokens)
+        };
+        let whole = run(&["cpu"], NeuronOptions::default());
+        let found = run(&[name, "cpu"], neurons(Some(1 << 20)));
+        let error = nmse(&found.logits, &whole.logits);
+        println!("{name}: NMSE {error:.1e}, {} bytes moved", found.moved_bytes);
+        assert!(error <= 1e-3 && found.moved_bytes > 0, "{name}: NMSE {error}, {} bytes", found.moved_bytes);
+    }
 }

@@ -103,6 +103,11 @@ pub struct SparseArgs {
     /// Do not divide neurons between the first device and the CPU.
     #[arg(long, conflicts_with = "reset_gpu_index", help_heading = "Sparse")]
     pub disable_gpu_index: bool,
+    /// Count which neurons are active while generating, and let them change places between devices and the CPU, so that devices have
+    /// those that the present text needs. A step writes at most SIZE of weights for it, on average: 4MiB without a value.
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "4MiB", require_equals = true)]
+    #[arg(value_parser = values::size, conflicts_with = "disable_gpu_index", help_heading = "Sparse")]
+    pub sparse_adapt: Option<u64>,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -143,7 +148,7 @@ impl SparseArgs {
             _ => IndexUse::Saved,
         };
         let vram_budget = self.vram_budget.and_then(|Budget(bytes)| bytes);
-        NeuronOptions { vram_budget, index, split: None }
+        NeuronOptions { vram_budget, index, split: None, adapt: self.sparse_adapt }
     }
 }
 

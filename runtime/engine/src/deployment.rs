@@ -3,9 +3,11 @@
 
 use crate::error::{Error, Result};
 use crate::memory::PlacementPlan;
+use crate::neurons;
 use crate::options::EngineOptions;
-use crate::program::StepShape;
+use crate::program::{Counting, StepShape};
 use crate::programs::Programs;
+use crate::runner::Adapting;
 use llmrt_host::load::{self, LoadOptions, ModelFiles};
 use llmrt_host::sched::executor::Executor;
 use llmrt_host::sched::limits::strict;
@@ -23,6 +25,8 @@ pub(crate) struct Deployment {
     pub programs: Programs,
     /// Shape of the last of them.
     pub last: Option<StepShape>,
+    /// Neurons that change places between steps.
+    pub adapting: Option<Adapting>,
     /// Requests that were fulfilled in part: memory not locked, devices left out.
     pub warnings: Vec<String>,
 }
@@ -72,13 +76,17 @@ impl Deployment {
             }
         }
         placement.check_memory()?;
-        let weights = load::load(files, &placement.weight_requests(), load)?;
+        // Files of the cache are mapped, and not written.
+        let seal_cache = load.seal_cache.filter(|_| options.neurons.adapt.is_none());
+        let requests = placement.weight_requests();
+        let weights = load::load(files, &requests, LoadOptions { seal_cache, ..load })?;
         let mut warnings = [&placement.notes[..], &placement.warnings].concat();
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();
         let PlacementPlan { model, devices, sharing, .. } = placement;
-        // Neurons are divided only where nothing but their network reads their values.
-        let counts = options.count_needed && sharing.neurons.layers.is_empty();
+        let is_adapted = options.neurons.adapt.filter(|_| !sharing.neurons.layers.is_empty());
+        let counting = Counting { needed: options.count_needed, firings: is_adapted.is_some() };
+        let neurons = sharing.neurons.clone();
         let mut executor = Executor::new(
             devices.clone(),
             files.clone(),
@@ -87,8 +95,13 @@ impl Deployment {
             options.n_threads,
             (options.strict, sharing),
         )?;
-        let (programs, last) = Programs::prepare(&model, &mut executor, options, counts)?;
-        Ok(Deployment { model, devices, executor, programs, last, warnings })
+        let (programs, last) = Programs::prepare(&model, &mut executor, options, counting)?;
+        let adapting = is_adapted.map(|limit| {
+            let adaptation = neurons::adaptation(&model, files, options, &neurons, limit)?;
+            Adapting::new(adaptation, requests, &executor)
+        });
+        let adapting = adapting.transpose()?;
+        Ok(Deployment { model, devices, executor, programs, last, adapting, warnings })
     }
 }
 

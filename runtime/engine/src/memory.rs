@@ -126,6 +126,10 @@ impl PlacementPlan {
         }
         model.set_context(options.n_ctx as u64);
         let step = model.whole_graph(&options.largest_shape(model.spec()))?;
+        let shows_firings = options.neurons.adapt.is_some();
+        let counted =
+            if shows_firings { Some(model.whole_graph(&options.counted_shape(model.spec()))?) } else { None };
+        let steps = Steps { largest: &step, counted: counted.as_ref() };
 
         let (mut devices, mut warnings) = (devices.to_vec(), Vec::new());
         let together = |devices: &[Arc<Device>]| match options.split {
@@ -155,11 +159,11 @@ impl PlacementPlan {
                 PlacementState { budget: budget_now, sharing: sharing_now, ..PlacementState::default() };
             let vram_budget = dividing.budget;
             let plan_of = |known: &PlacementState| {
-                let resolved = placed(&step, &devices, known)?;
+                let resolved = placed(steps, &devices, known)?;
                 Ok(device_plans(&devices, &resolved, vram_budget))
             };
             known.sharing.neurons = dividing.split(&mut known, &plan_of, &mut notes)?;
-            let resolved = placed(&step, &devices, &known)?;
+            let resolved = placed(steps, &devices, &known)?;
             sharing = known.sharing;
             let placement = PlacementPlan { model, devices, sharing, vram_budget, resolved, warnings, notes };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
@@ -248,12 +252,34 @@ impl PlacementPlan {
     }
 }
 
-/// A graph on devices, with the bytes that computing takes.
-fn placed(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Result<Resolved> {
-    let mut resolved = resolve(g, devices, known)?;
-    let arenas = arenas(&resolved, devices)?;
-    resolved.report.compute_bytes = compute_bytes(&resolved, devices, &arenas)?;
-    resolved.report.staging_bytes = staging_bytes(&resolved, devices, &arenas);
+/// Graphs of the steps that take the most memory.
+#[derive(Clone, Copy)]
+struct Steps<'a> {
+    /// All tokens.
+    largest: &'a Graph,
+    /// The most tokens of which it is read which neurons fire, if it is.
+    counted: Option<&'a Graph>,
+}
+
+/// The largest step on devices, with the bytes that computing takes, whichever step it is.
+fn placed(steps: Steps<'_>, devices: &[Arc<Device>], known: &PlacementState) -> Result<Resolved> {
+    let sized = |g: &Graph| -> Result<Resolved> {
+        let mut resolved = resolve(g, devices, known)?;
+        let arenas = arenas(&resolved, devices)?;
+        resolved.report.compute_bytes = compute_bytes(&resolved, devices, &arenas)?;
+        resolved.report.staging_bytes = staging_bytes(&resolved, devices, &arenas);
+        Ok(resolved)
+    };
+    let mut resolved = sized(steps.largest)?;
+    if let Some(counted) = steps.counted.filter(|_| !known.sharing.neurons.layers.is_empty()) {
+        let mut counted = counted.split_neurons(&known.sharing.neurons);
+        counted.firings();
+        let report = sized(&counted)?.report;
+        let most =
+            |own: &mut Vec<u64>, more: &[u64]| own.iter_mut().zip(more).for_each(|(a, b)| *a = *b.max(a));
+        most(&mut resolved.report.compute_bytes, &report.compute_bytes);
+        most(&mut resolved.report.staging_bytes, &report.staging_bytes);
+    }
     Ok(resolved)
 }
 

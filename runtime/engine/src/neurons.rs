@@ -1,15 +1,22 @@
 //! Which neurons of sparse networks are on a device with too little memory for all, and which on the CPU: the hottest ones on
 //! the device, as many as there is room for beside the dense parts and the caches (PowerInfer, arXiv 2312.12456).
 
+mod adaptation;
 mod dividing;
 mod source;
 
+pub(crate) use adaptation::{Adaptation, Swap};
 pub(crate) use dividing::Dividing;
 pub use source::index_beside;
 
+use crate::error::Result;
+use crate::options::EngineOptions;
 use llmrt_graph::rows::{Network, NeuronSplit};
+use llmrt_host::load::ModelFiles;
+use llmrt_models::Model;
 use llmrt_sparse::Counts;
 use llmrt_sparse::solve::{ActivationRequest, UPSTREAM_BATCH, most_activations};
+use source::Source;
 use std::sync::Arc;
 
 /// How neurons are divided between the first device and the CPU.
@@ -21,6 +28,9 @@ pub struct NeuronOptions {
     pub index: IndexUse,
     /// The neurons of each device, by the numbers of the devices, instead of all that.
     pub split: Option<Arc<NeuronSplit>>,
+    /// Lets neurons change places between steps, so that devices have those that are active: bytes of weights that a step may
+    /// write, on average.
+    pub adapt: Option<u64>,
 }
 
 /// What becomes of `MODEL.generated.gpuidx`.
@@ -33,6 +43,24 @@ pub enum IndexUse {
     Renewed,
     /// Neurons are not divided.
     Off,
+}
+
+/// How active the neurons of a model are at first, by the counts beside it, and where.
+pub(crate) fn adaptation(
+    model: &Model,
+    files: &ModelFiles,
+    options: &EngineOptions,
+    neurons: &NeuronSplit,
+    limit: u64,
+) -> Result<Adaptation> {
+    let graph = model.whole_graph(&options.largest_shape(model.spec()))?;
+    let networks: Vec<Network> = graph.networks().into_iter().filter(|network| network.is_sparse).collect();
+    let mut source = Source::new(files, &options.neurons);
+    // Where the counts are not usable, a note has the reason already.
+    let shares = source.counts(&networks).ok().flatten().map(source::Counted::shares).unwrap_or_default();
+    let layers = || networks.iter().map(|network| network.layer);
+    let blocks = layers().zip(networks.iter().map(|network| network.block as usize)).collect();
+    Ok(Adaptation::new(neurons, &blocks, &layers().zip(shares).collect(), limit))
 }
 
 /// Bytes of so many neurons of a network, rounded up.
@@ -66,6 +94,17 @@ fn hottest(networks: &[Network], counts: &[Counts], room: u64) -> Vec<Vec<u32>> 
         sums.hottest(k).into_iter().flat_map(of_block).collect()
     };
     sums.iter().zip(chosen).zip(networks).map(neurons).collect()
+}
+
+/// The same share of each network: its first neurons, in whole blocks.
+fn alike(networks: &[Network], room: u64) -> Vec<Vec<u32>> {
+    let all: u64 = networks.iter().map(|network| network.bytes).sum();
+    let first = |network: &Network| {
+        let share = u128::from(network.n_neurons) * u128::from(room.min(all)) / u128::from(all.max(1));
+        let n = share as u64 / network.block.max(1) * network.block.max(1);
+        (0..n as u32).collect()
+    };
+    networks.iter().map(first).collect()
 }
 
 /// Counts of blocks of neurons.
@@ -113,6 +152,13 @@ mod tests {
         assert_eq!(of(256, 2560), third.clone().collect::<Vec<_>>());
         assert!(of(1, 2560).iter().all(|&i| third.contains(&i) || i % 4 == 1));
         assert_eq!(of(1, 1 << 20).len(), 1024);
+    }
+
+    #[test]
+    fn without_counts_each_network_gives_the_same_share() {
+        let networks = [network(1024, 256, 10_240), network(64, 1, 640)];
+        let of = |room| alike(&networks, room).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!([of(0), of(5440), of(8000), of(1 << 40)], [[0, 0], [512, 32], [512, 47], [1024, 64]]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::batch::{Batch, Padding, table_width};
 use crate::neurons::NeuronOptions;
+use crate::program::MAX_SHOWN_TOKENS;
 use crate::scheduler::{Policy, Preemption, SchedulerConfig};
 use crate::tensor_rules::TensorRule;
 use llmrt_abi::DType;
@@ -174,6 +175,14 @@ impl EngineOptions {
             max_encoder_tokens: n_encoder_tokens.next_power_of_two(),
             ..shape
         }
+    }
+
+    /// The shape of the largest step of which it is read which neurons fire.
+    pub(crate) fn counted_shape(&self, spec: &ModelSpec) -> BatchShape {
+        let n_tokens = self.max_num_batched_tokens().min(MAX_SHOWN_TOKENS as usize);
+        let n_seqs = self.max_seqs.clamp(1, n_tokens);
+        let n_outputs = n_seqs.saturating_mul(1 + self.max_drafts).min(n_tokens);
+        BatchShape { output: self.output(spec), ..self.shape(n_tokens, n_seqs, n_outputs) }
     }
 
     /// What weights are loaded for.

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::sampler::Candidate;
 use crate::work::NeededWork;
 use bytemuck::Pod;
+use llmrt_graph::rows::{Firing, NeuronSplit};
 use llmrt_graph::{Needed, Tensor};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_models::config::NgramConfig;
@@ -38,6 +39,19 @@ pub(crate) struct StepProgram {
     hidden: Option<Tensor>,
     picked: Option<Picked>,
     needed: Option<Needed>,
+    firings: Vec<Firing>,
+}
+
+/// Most tokens of a step in which it shows which neurons fire.
+pub(crate) const MAX_SHOWN_TOKENS: u64 = 16;
+
+/// What steps count besides what they compute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counting {
+    /// Those of one token: what it needs of the weights.
+    pub needed: bool,
+    /// Those of few tokens: which neurons of divided networks fire.
+    pub firings: bool,
 }
 
 /// What was read of a step's results. Its memory serves one step after the other.
@@ -66,11 +80,21 @@ impl Results {
 }
 
 impl StepProgram {
-    /// The graph of a shape. With `counts`, that of one token counts what it needs of the weights.
-    pub fn new(model: &Model, shape: &StepShape, counts: bool) -> Result<StepProgram> {
+    /// The graph of a shape, with networks in parts by the neurons of each device.
+    pub fn new(
+        model: &Model,
+        shape: &StepShape,
+        counting: Counting,
+        neurons: &NeuronSplit,
+    ) -> Result<StepProgram> {
         let step = model.graph(&shape.batch)?;
-        let mut graph = step.graph;
-        let needed = if counts && shape.batch.n_tokens == 1 { graph.count_needed() } else { None };
+        let mut graph = match neurons.layers.is_empty() {
+            true => step.graph,
+            false => step.graph.split_neurons(neurons),
+        };
+        let needed = if counting.needed && shape.batch.n_tokens == 1 { graph.count_needed() } else { None };
+        let is_shown = counting.firings && shape.batch.n_tokens <= MAX_SHOWN_TOKENS;
+        let firings = if is_shown { graph.firings() } else { Vec::new() };
         let picked = (shape.n_picked > 0).then(|| Picked::new(&mut graph, step.logits, shape.n_picked));
         let program = Program::new(graph.finish().map_err(llmrt_models::Error::from)?);
         Ok(StepProgram {
@@ -81,6 +105,7 @@ impl StepProgram {
             hidden: step.hidden,
             picked,
             needed,
+            firings,
         })
     }
 
@@ -152,6 +177,34 @@ impl StepProgram {
         };
         let (neurons, bytes) = (count(needed.neurons)?, count(needed.bytes)?);
         work.add([neurons, needed.n_neurons], [bytes, needed.n_bytes]);
+        Ok(())
+    }
+
+    /// Whether the last run showed which neurons fire.
+    pub fn shows_firings(&self) -> bool {
+        !self.firings.is_empty()
+    }
+
+    /// Reads what the neurons of each part gave in the last run, of the first tokens, and the scores that have to pass as well.
+    pub fn read_firings(
+        &self,
+        executor: &mut Executor,
+        n_tokens: usize,
+        mut each: impl FnMut(&Firing, &[f32], &[f32]),
+    ) -> Result<()> {
+        let (mut values, mut scores) = (Vec::<f32>::new(), Vec::<f32>::new());
+        for firing in &self.firings {
+            let all = self.program.graph().ne(firing.values)[1].max(1) as usize;
+            let rows = (n_tokens.min(all), all);
+            let mut reader = Reader { executor: &mut *executor, program: &self.program, rows, n_bytes: 0 };
+            values.clear();
+            scores.clear();
+            reader.rows(firing.values, &mut values)?;
+            if let Some((t, _)) = firing.scores {
+                reader.rows(t, &mut scores)?;
+            }
+            each(firing, &values, &scores);
+        }
         Ok(())
     }
 

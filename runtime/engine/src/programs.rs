@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::options::EngineOptions;
-use crate::program::{StepProgram, StepShape};
+use crate::program::{Counting, StepProgram, StepShape};
 use crate::runner::ProgramStats;
 use llmrt_host::sched::executor::Executor;
 use llmrt_models::Model;
@@ -19,20 +19,19 @@ pub(crate) struct Programs {
     made: HashMap<StepShape, StepProgram>,
     prepared: HashSet<StepShape>,
     stats: ProgramStats,
-    /// Whether those of one token count what it needs of the weights.
-    counts: bool,
+    counting: Counting,
 }
 
 impl Programs {
     /// Those of the largest step, so that no memory moves later, and of a decode step of each number of sequences with the
-    /// narrowest block tables. The last one's shape is returned, too. With `counts` those of one token count what it needs.
+    /// narrowest block tables. The last one's shape is returned, too.
     pub fn prepare(
         model: &Model,
         executor: &mut Executor,
         options: &EngineOptions,
-        counts: bool,
+        counting: Counting,
     ) -> Result<(Programs, Option<StepShape>)> {
-        let mut programs = Programs { counts, ..Programs::default() };
+        let mut programs = Programs { counting, ..Programs::default() };
         let (started, mut last) = (Instant::now(), None);
         let spec = model.spec();
         let decodes = options.padding().buckets().into_iter().rev().map(|n| options.decode_shape(spec, n));
@@ -41,7 +40,7 @@ impl Programs {
         let ahead = ahead.map(|n| options.ahead_shape(n));
         for batch in std::iter::once(options.largest_shape(spec)).chain(ahead).chain(decodes) {
             let shape = StepShape { batch, n_picked: 0 };
-            let step = StepProgram::new(model, &shape, programs.counts)?;
+            let step = StepProgram::new(model, &shape, counting, executor.neurons())?;
             executor.prepare(&step.program)?;
             programs.made.insert(shape, step);
             programs.prepared.insert(shape);
@@ -58,18 +57,21 @@ impl Programs {
             if self.made.len() >= self.prepared.len() + MAX_PROGRAMS {
                 self.made.retain(|shape, _| self.prepared.contains(shape));
             }
-            self.made.insert(shape, StepProgram::new(model, &shape, self.counts)?);
+            self.made.insert(shape, StepProgram::new(model, &shape, self.counting, executor.neurons())?);
             self.stats.n_misses += 1;
         }
         if !self.made[&shape].uses_device_topk(executor)? {
-            self.without_picking(shape, model)?;
+            self.without_picking(shape, model, executor)?;
         }
         Ok(())
     }
 
     /// Makes the program of a shape again, without picking.
-    pub fn without_picking(&mut self, shape: StepShape, model: &Model) -> Result<()> {
-        self.made.insert(shape, StepProgram::new(model, &shape.without_picking(), self.counts)?);
+    pub fn without_picking(&mut self, shape: StepShape, model: &Model, executor: &Executor) -> Result<()> {
+        self.made.insert(
+            shape,
+            StepProgram::new(model, &shape.without_picking(), self.counting, executor.neurons())?,
+        );
         Ok(())
     }
 

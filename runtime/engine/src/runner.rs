@@ -1,10 +1,12 @@
 //! Executes steps on devices: one program per shape of step, block moves, and what happens when a device fails.
 
+mod adapt;
 mod ahead;
 mod caches;
 mod per_op;
 mod steps;
 
+pub(crate) use adapt::Adapting;
 pub use per_op::{VisitInputs, VisitOp};
 pub use steps::ProgramStats;
 
@@ -223,12 +225,18 @@ impl DeviceRunner {
         if self.needs_deployment { self.deploy() } else { Ok(()) }
     }
 
-    /// Goes on without the device that failed with `e`; its caches are lost, and all others. Returns `e` if no device is
-    /// lost, or strict placement forbids it. What the caches held is not computed any more even if this fails.
+    /// Goes on without the device that failed with `e`; its caches are lost, and all others. Where weights alone are lost, they are
+    /// loaded again. Returns `e` if nothing is lost, or strict placement forbids it. What the caches held is not computed any more even if this fails.
     pub(crate) fn leave_out(&mut self, e: Error, caches_lost: impl FnOnce()) -> Result<()> {
         let is_allowed = !self.options.strict && !e.is_cancelled();
         let Deployment { devices, executor, warnings, .. } = &mut self.deployment;
-        let Some(d) = lost(devices, &e).filter(|_| is_allowed) else { return Err(e) };
+        let Some(d) = lost(devices, &e).filter(|_| is_allowed) else {
+            if !self.needs_deployment || e.is_cancelled() {
+                return Err(e);
+            }
+            caches_lost();
+            return self.deploy();
+        };
         let name = devices.remove(d).name().to_string();
         warnings.push(format!(
             "{name} is not used any more: {e}; going on without it, and what its memory held is computed again"

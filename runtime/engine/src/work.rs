@@ -21,6 +21,8 @@ pub struct Work {
     pub n_program_misses: u64,
     /// What tokens needed of the weights, if it is counted ([`crate::EngineOptions::count_needed`]).
     pub needed: NeededWork,
+    /// Neurons on devices, where they change places ([`crate::neurons::NeuronOptions::adapt`]).
+    pub divided: DividedWork,
 }
 
 /// What tokens needed of the weights, in steps of one token, of models most of whose neurons give zeros.
@@ -32,6 +34,19 @@ pub struct NeededWork {
     pub neurons: [u64; 2],
     /// Bytes of rows and columns of matrices that were not multiplied with zeros alone, and all of them.
     pub bytes: [u64; 2],
+}
+
+/// Neurons that change places between devices and the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DividedWork {
+    /// Tokens that were counted.
+    pub n_tokens: u64,
+    /// Neurons that were active in them, on devices and in all.
+    pub active: [u64; 2],
+    /// Neurons that devices got.
+    pub n_moved: u64,
+    /// Bytes of weights that were written for it, on devices and on the CPU.
+    pub moved_bytes: u64,
 }
 
 /// Nodes of a device.
@@ -77,6 +92,18 @@ impl NeededWork {
     }
 }
 
+impl DividedWork {
+    fn since(&self, earlier: &DividedWork) -> DividedWork {
+        let rest = |now: u64, before: u64| now.saturating_sub(before);
+        DividedWork {
+            n_tokens: rest(self.n_tokens, earlier.n_tokens),
+            active: [0, 1].map(|i| rest(self.active[i], earlier.active[i])),
+            n_moved: rest(self.n_moved, earlier.n_moved),
+            moved_bytes: rest(self.moved_bytes, earlier.moved_bytes),
+        }
+    }
+}
+
 impl Work {
     /// Adds a step.
     pub fn add(&mut self, report: &Report) {
@@ -100,6 +127,7 @@ impl Work {
         work.copied_bytes -= earlier.copied_bytes.min(work.copied_bytes);
         work.n_program_misses -= earlier.n_program_misses.min(work.n_program_misses);
         work.needed = work.needed.since(&earlier.needed);
+        work.divided = work.divided.since(&earlier.divided);
         for old in &earlier.devices {
             let now = work.device(&old.device);
             now.n_nodes -= old.n_nodes.min(now.n_nodes);

@@ -1,11 +1,11 @@
 //! `--vram-budget` as a user has it: neurons of a sparse model on a simulated device and on the CPU.
 
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
-use llmrt_tests::fixtures::counted_llama;
+use llmrt_tests::fixtures::{counted_llama, root};
 use llmrt_tests::models::TinyLlama;
 use llmrt_tests::{f32s, nmse};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// In GiB: room for the dense parts and about half of the neurons.
@@ -86,4 +86,78 @@ fn budgets_that_are_none_are_refused() {
         let stderr = fail(llmrt(["run", "-p", "x", "--vram-budget", budget]).arg("-n").arg("1"), 2);
         assert!(stderr.contains("GiB") && stderr.contains("-1 for the default"), "{stderr}");
     }
+}
+
+/// What a model writes, and stderr.
+fn story(command: &mut Command, model: &Path, flags: &[&str]) -> (String, String) {
+    command.args(["run", "--raw", "--temp", "0", "-n", "100", "-v", "--sparse", "exact"]);
+    command.args(["-p", "Once upon a time", "-m"]).arg(model);
+    let out = succeed(command.args(flags));
+    [out.stdout, out.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).into()
+}
+
+/// A trained model with ReLU.
+fn relu_story_model(dir: &Path) -> PathBuf {
+    let to = dir.join("relu.gguf");
+    std::fs::copy(root().join("tests/fixtures/trained/relu.powerinfer.gguf"), &to).unwrap();
+    to
+}
+
+/// Room for the dense parts and less than half of the neurons.
+const SOME: [&str; 6] = ["-b", "8", "-c", "128", "--vram-budget", "0.002"];
+
+#[test]
+fn neurons_change_places_while_a_text_is_written_and_no_counts_are_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = relu_story_model(dir.path());
+    let (expected, _) = story(&mut llmrt([""; 0]), &model, &[]);
+    let (text, stderr) = story(&mut on("sim:sim"), &model, &SOME);
+    assert_eq!(text, expected);
+    assert!(stderr.contains("there are no counts") && !stderr.contains("devices had"), "{stderr}");
+    let flags = [&SOME[..], &["--sparse-adapt=256KiB"]].concat();
+    let (text, stderr) = story(on("sim:sim").arg("--strict-device"), &model, &flags);
+    assert_eq!(text, expected, "{stderr}");
+    // Those of the line that begins so.
+    let numbers = |begin: &str| -> Vec<f64> {
+        let line = stderr.lines().map(str::trim_start).find_map(|line| line.strip_prefix(begin));
+        let line = line.unwrap_or_else(|| panic!("{begin}: {stderr}"));
+        line.split(' ').filter_map(|word| word.parse().ok()).collect()
+    };
+    let neurons = numbers("neurons: ");
+    let on_device = 100.0 * neurons[0] / (neurons[0] + neurons[1]);
+    let [active, n_tokens, n_moved, ..] = numbers("devices had ")[..] else { panic!("{stderr}") };
+    assert!(n_tokens >= 99.0 && n_moved > 100.0, "{stderr}");
+    assert!(active > on_device + 5.0, "{on_device:.1} % of the neurons: {stderr}");
+    assert!(stderr.contains("a decoded token took"), "{stderr}");
+}
+
+/// Where a weight of a neuron that changes places cannot be written, the model is loaded again: no bytes of two neurons are left.
+#[test]
+fn weights_that_cannot_be_written_again_are_loaded_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = relu_story_model(dir.path());
+    let (expected, _) = story(&mut llmrt([""; 0]), &model, &[]);
+    let faulty = |rule: &str| {
+        let mut command = llmrt(["--plugin"]);
+        command.arg(plugin("fault")).args(["--backend", "fault:sim", "--plugin-option", "fault.wrap=sim"]);
+        command.arg("--plugin-option").arg(format!("fault.rule={rule}"));
+        command.args(["run", "--raw", "--temp", "0", "-n", "100", "--sparse", "exact"]);
+        command.args(SOME).args(["--sparse-adapt=256KiB", "-p", "Once upon a time", "-m"]).arg(&model);
+        let out = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (text(out.stdout), text(out.stderr))
+    };
+    let (text, stderr) = faulty("set@400:error:device");
+    assert!(stderr.contains("fault:sim is not used any more"), "{stderr}");
+    assert_eq!(text, expected, "{stderr}");
+    // Some of these calls write inputs of a step, which fails then.
+    let mut n_loaded = 0;
+    for n in (300..400).step_by(9) {
+        let (text, stderr) = faulty(&format!("set@{n}:error:call"));
+        if stderr.contains("the model is loaded again") {
+            assert_eq!(text, expected, "{stderr}");
+            n_loaded += 1;
+        }
+    }
+    assert!(n_loaded > 2, "{n_loaded}");
 }

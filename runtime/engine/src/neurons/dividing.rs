@@ -53,7 +53,7 @@ impl<'a> Dividing<'a> {
         Dividing {
             networks: networks.into_iter().filter(|network| network.is_sparse).collect(),
             options: &options.neurons,
-            source: Source::new(files, options.neurons.index),
+            source: Source::new(files, &options.neurons),
             budget,
             too_many: vec![0; n_devices],
             is_divided: false,

@@ -1,7 +1,7 @@
 //! What neurons are chosen by, of what is beside a model: PowerInfer's index, and counts of how often each was active. Each is
 //! read once, when it is needed.
 
-use super::{IndexUse, bytes_of, hottest};
+use super::{IndexUse, NeuronOptions, alike, bytes_of, hottest};
 use crate::error::{Error, Result};
 use crate::sparse::stats_of;
 use llmrt_graph::rows::Network;
@@ -17,27 +17,48 @@ const FOLDER: &str = "activation";
 /// Neurons by network.
 type Lists = Vec<Vec<u32>>;
 
+/// How often each neuron was active.
+pub(super) struct Counted {
+    /// By network.
+    pub counts: Vec<Counts>,
+    /// Tokens that were counted over; 0: not known.
+    n_tokens: u64,
+}
+
+impl Counted {
+    /// By network and neuron, the share of tokens in which it was active; where their number is not known, of as many as the most
+    /// active neuron needs.
+    pub fn shares(&self) -> Vec<Vec<f32>> {
+        let most = self.counts.iter().flat_map(|counts| counts.as_slice()).copied().fold(1.0, f64::max);
+        let n_tokens = most.max(self.n_tokens as f64);
+        let of_network = |counts: &Counts| counts.as_slice().iter().map(|n| (n / n_tokens) as f32).collect();
+        self.counts.iter().map(of_network).collect()
+    }
+}
+
 /// What is beside a model.
 pub(super) struct Source<'a> {
     files: &'a ModelFiles,
+    /// Whether any neurons will do where nothing is known of them, since they change places later.
+    takes_any: bool,
     /// The index, if it is there and counts.
     index: Option<PathBuf>,
     hot: Option<Lists>,
     /// The outer option: not read yet; the inner one: there are none.
-    counts: Option<Option<Vec<Counts>>>,
+    counts: Option<Option<Counted>>,
 }
 
 impl<'a> Source<'a> {
     /// Of these files. Reads nothing.
-    pub fn new(files: &'a ModelFiles, index: IndexUse) -> Source<'a> {
+    pub fn new(files: &'a ModelFiles, options: &NeuronOptions) -> Source<'a> {
         let beside = files.files().next().map(|file| index_beside(&file.path));
-        let index = beside.filter(|path| index == IndexUse::Saved && path.exists());
-        Source { files, index, hot: None, counts: None }
+        let index = beside.filter(|path| options.index == IndexUse::Saved && path.exists());
+        Source { files, takes_any: options.adapt.is_some(), index, hot: None, counts: None }
     }
 
-    /// Whether there is an index, or counts.
+    /// Whether there is an index, or counts, or any neurons will do.
     pub fn is_there(&mut self, networks: &[Network]) -> Result<bool> {
-        Ok(self.index.is_some() || self.counts(networks)?.is_some())
+        Ok(self.takes_any || self.index.is_some() || self.counts(networks)?.is_some())
     }
 
     /// The neurons of the free networks that a device with room for `room` bytes of them gets: those of the index, if they fit,
@@ -56,19 +77,23 @@ impl<'a> Source<'a> {
                 return Ok((lists, None));
             }
         }
+        let takes_any = self.takes_any;
         let problem = match self.counts(networks)? {
-            None => {
-                "there are no counts of active neurons beside the model, so all neurons are on the CPU: count with \
-                 `llmrt sparse profile`"
-            }
-            Some(counts) => {
-                let counts = free(counts, is_free);
+            Some(counted) => {
+                let counts = free(&counted.counts, is_free);
                 if counts.iter().any(|counts| counts.total() > 0.0) {
                     return Ok((hottest(&free_networks, &counts, room), None));
                 }
                 "all counts of active neurons are 0, so all neurons are on the CPU"
             }
+            None => {
+                "there are no counts of active neurons beside the model, so all neurons are on the CPU: count with \
+                 `llmrt sparse profile`"
+            }
         };
+        if takes_any {
+            return Ok((alike(&free_networks, room), None));
+        }
         Ok((vec![Vec::new(); free_networks.len()], Some(problem)))
     }
 
@@ -79,7 +104,8 @@ impl<'a> Source<'a> {
         Ok(self.hot.as_ref())
     }
 
-    fn counts(&mut self, networks: &[Network]) -> Result<Option<&Vec<Counts>>> {
+    /// The counts, if there are some.
+    pub fn counts(&mut self, networks: &[Network]) -> Result<Option<&Counted>> {
         if self.counts.is_none() {
             self.counts = Some(counts(self.files, networks)?);
         }
@@ -125,19 +151,22 @@ fn of_index(path: &Path, networks: &[Network]) -> Result<Lists> {
 }
 
 /// Counts beside a model: of its file of statistics, or of PowerInfer's folder.
-fn counts(files: &ModelFiles, networks: &[Network]) -> Result<Option<Vec<Counts>>> {
+fn counts(files: &ModelFiles, networks: &[Network]) -> Result<Option<Counted>> {
     let Some(model) = files.files().next().map(|file| &file.path) else { return Ok(None) };
     let (stats, folder) = (path_beside(model), model.with_file_name(FOLDER));
-    let (source, counts) = match (stats.exists(), folder.is_dir()) {
-        (true, _) => (stats, stats_of(files, model)?.counts),
-        (false, true) => (folder.clone(), of_folder(&folder)?),
+    let (source, counts, n_tokens) = match (stats.exists(), folder.is_dir()) {
+        (true, _) => {
+            let found = stats_of(files, model)?;
+            (stats, found.counts, found.n_tokens)
+        }
+        (false, true) => (folder.clone(), of_folder(&folder)?, 0),
         (false, false) => return Ok(None),
     };
     if counts.is_empty() {
         return Ok(None);
     }
     check_counts(&counts, &n_ff(networks)).map_err(|e| failed(&source)(e.to_string()))?;
-    Ok(Some(counts))
+    Ok(Some(Counted { counts, n_tokens }))
 }
 
 /// The files `activation_N.pt` of a folder, by number.

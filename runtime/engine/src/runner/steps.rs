@@ -46,6 +46,7 @@ impl DeviceRunner {
         let started = Instant::now();
         self.results.clear(batch.n_outputs());
         self.run(step, output, &request)?;
+        self.adapt(batch.n_tokens())?;
         if output == StepOutput::Logits && self.keeps_hidden {
             self.record_hidden(batch);
         }
@@ -80,7 +81,7 @@ impl DeviceRunner {
             if !(step.picks() && e.is_out_of_device_memory()) {
                 return Err(e);
             }
-            deployment.programs.without_picking(shape, &deployment.model)?;
+            deployment.programs.without_picking(shape, &deployment.model, &deployment.executor)?;
             return self.run(batch, output, request);
         }
         deployment.last = Some(shape);
