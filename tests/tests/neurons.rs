@@ -4,15 +4,16 @@
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::core::Runner;
-use llmrt_engine::memory::PlacementPlan;
+use llmrt_engine::memory::{self, PlacementPlan};
 use llmrt_engine::neurons::{IndexUse, NeuronOptions};
 use llmrt_graph::rows::NeuronSplit;
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{Device, Host, HostOptions, Outcome};
 use llmrt_models::{SparseMode, SparseOptions};
-use llmrt_sparse::Counts;
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
+use llmrt_sparse::stats::{self, SparseFile, Split};
+use llmrt_sparse::{Counts, ModelId};
 use llmrt_tests::build::{llmrt, succeed};
 use llmrt_tests::compile::{Language, compile};
 use llmrt_tests::fixtures::{counted_llama, fixture, fixtures};
@@ -506,4 +507,74 @@ fn check_changes(lab: &Lab, name: &str) {
         println!("{name}: NMSE {error:.1e}, {} bytes moved", found.moved_bytes);
         assert!(error <= 1e-3 && found.moved_bytes > 0, "{name}: NMSE {error}, {} bytes", found.moved_bytes);
     }
+}
+
+/// Statistics of a model without counts, with one split for devices of these names.
+fn write_split(model: &Path, devices: &[&str], device_of: impl Fn(u32) -> u8, n_neurons: u32) {
+    let files = files(model);
+    let read = |t: &llmrt_gguf::TensorInfo, at: u64, bytes: &mut [u8]| files.read(t, at, bytes);
+    let checksum = llmrt_sparse::digest(&files.model.metadata, &files.model.tensors, read).unwrap();
+    let mut file = SparseFile::new(ModelId { name: "llama.gguf".into(), checksum });
+    let of_layer: Vec<u8> = (0..n_neurons).map(device_of).collect();
+    file.splits.push(Split {
+        devices: devices.iter().map(|name| name.to_string()).collect(),
+        bytes: vec![0; devices.len()],
+        device_of: vec![of_layer; N_LAYERS],
+    });
+    let mut bytes = Vec::new();
+    stats::write(&mut bytes, &file, |_, _| Ok(())).unwrap();
+    std::fs::write(stats::path_beside(model), bytes).unwrap();
+}
+
+#[test]
+fn a_split_beside_the_model_is_used_on_its_devices_if_it_fits() {
+    let lab = lab("");
+    let dir = tempfile::tempdir().unwrap();
+    let Some(model) = counted_llama(dir.path()) else { return };
+    let mut options = budget(None);
+    options.neurons.split = Some(Arc::new(split(1, |_| 1)));
+    let row = &PlacementPlan::new(&lab.pair(), &files(&model), &options).unwrap().device_plans()[0];
+    let dense = row.weights + row.kv + row.compute;
+    let chosen = |bytes, index| {
+        let mut options = budget(Some(bytes));
+        options.neurons.index = index;
+        let plan = PlacementPlan::new(&lab.pair(), &files(&model), &options)?;
+        Ok::<Vec<Vec<u32>>, llmrt_engine::Error>(
+            plan.sharing.neurons.layers.values().map(|lists| lists[0].to_vec()).collect(),
+        )
+    };
+    let hot: Vec<Vec<u32>> = vec![(0..N_FF).filter(|i| i % 4 == 1).collect(); N_LAYERS];
+    let none: Vec<Vec<u32>> = vec![vec![]; N_LAYERS];
+    write_split(&model, &["sim:sim.0"], |i| u8::from(i % 4 == 1), N_FF);
+    // 512 neurons of three rows of 128 halves and predictors of 32.
+    // Halves take some compute memory more.
+    let room = dense + 512 * (3 * 256 + 64) + (64 << 10);
+    assert_eq!(chosen(room, IndexUse::Saved).unwrap(), hot);
+    assert_eq!(chosen(room, IndexUse::Renewed).unwrap(), none, "there are no counts");
+    assert_eq!(chosen(room - (128 << 10), IndexUse::Saved).unwrap(), none, "it does not fit");
+    write_split(&model, &["sim:sim.1"], |i| u8::from(i % 4 == 1), N_FF);
+    assert_eq!(chosen(room, IndexUse::Saved).unwrap(), none, "another device");
+    write_split(&model, &["sim:sim.0"], |_| 1, N_FF - 1);
+    let problem = chosen(room, IndexUse::Saved).unwrap_err().to_string();
+    assert!(problem.contains("llama.sparse.gguf") && problem.contains("llmrt sparse solve"), "{problem}");
+}
+
+#[test]
+fn the_kv_cache_comes_before_neurons() {
+    let lab = lab("");
+    let dir = tempfile::tempdir().unwrap();
+    let Some(model) = counted_llama(dir.path()) else { return };
+    let mut options = budget(None);
+    options.neurons.split = Some(Arc::new(split(1, |_| 1)));
+    (options.n_ctx, options.max_seqs) = (64, 64);
+    let row = &PlacementPlan::new(&lab.pair(), &files(&model), &options).unwrap().device_plans()[0];
+    // Room for the dense parts, the cache of all sequences and some neurons.
+    options.neurons = budget(Some(row.weights + row.kv + row.compute + (100 << 10))).neurons;
+    let share = memory::KvLimit::Share(1.0);
+    let n_blocks = memory::kv_blocks(&lab.pair(), &files(&model), &options, share).unwrap();
+    assert_eq!(n_blocks, 64 * 64 / 16);
+    options.kv_blocks = Some(n_blocks);
+    let plan = PlacementPlan::new(&lab.pair(), &files(&model), &options).unwrap();
+    let [on_device, on_cpu] = plan.resolved.report.neurons[..] else { panic!("{}", plan.resolved.report) };
+    assert!(on_device.0 > 64 && on_device.1 <= 100 << 10 && on_cpu.0 > 1024, "{on_device:?} {on_cpu:?}");
 }

@@ -148,7 +148,7 @@ impl SparseArgs {
             _ => IndexUse::Saved,
         };
         let vram_budget = self.vram_budget.and_then(|Budget(bytes)| bytes);
-        NeuronOptions { vram_budget, index, split: None, adapt: self.sparse_adapt }
+        NeuronOptions { vram_budget, index, adapt: self.sparse_adapt, ..NeuronOptions::default() }
     }
 }
 

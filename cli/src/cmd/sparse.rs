@@ -7,6 +7,7 @@ mod predictor;
 mod profile;
 mod report;
 mod solve;
+mod split;
 mod thresholds;
 
 pub use inputs::{model_id, save};
@@ -49,7 +50,7 @@ impl Command for Sparse {
     fn run(&self, global: &Global) -> Result<()> {
         match &self.action {
             Action::Convert(args) => args.run(),
-            Action::Solve(args) => args.run(),
+            Action::Solve(args) => args.run(global),
             Action::Report(args) => args.run(),
             Action::Profile(args) => args.run(global),
             Action::Predictor(args) => args.run(global),

@@ -365,12 +365,20 @@ fn stored_bytes(device: &Device, def: &TensorDef) -> u64 {
     n.checked_next_multiple_of(device.alignment()).unwrap_or(n)
 }
 
-/// Where a model would run: the report of its decode step, and that step's graph as text.
-pub fn placement(
-    devices: &[Arc<Device>],
-    files: &ModelFiles,
-    options: &EngineOptions,
-) -> Result<(Report, String)> {
+/// Where a model would run.
+pub struct Placed {
+    /// Of a decode step.
+    pub report: Report,
+    /// That step's graph, as text.
+    pub graph: String,
+    /// The devices that are used.
+    pub devices: Vec<Arc<Device>>,
+    /// The neurons of each, where they are divided.
+    pub neurons: Arc<NeuronSplit>,
+}
+
+/// Where a model would run.
+pub fn placement(devices: &[Arc<Device>], files: &ModelFiles, options: &EngineOptions) -> Result<Placed> {
     let mut decode = EngineOptions { n_batch: 1, ..options.clone() };
     if devices.len() > 1 {
         // The neurons are those that the largest step leaves room for.
@@ -378,9 +386,9 @@ pub fn placement(
         let is_used = |neurons: &Arc<NeuronSplit>| !neurons.layers.is_empty() && used.len() == devices.len();
         decode.neurons.split = Some(sharing.neurons).filter(is_used).or(decode.neurons.split);
     }
-    let placement = PlacementPlan::new(devices, files, &decode)?;
-    let text = placement.resolved.graph.to_string();
-    Ok((placement.resolved.report, text))
+    let PlacementPlan { devices, sharing, resolved, .. } = PlacementPlan::new(devices, files, &decode)?;
+    let graph = resolved.graph.to_string();
+    Ok(Placed { report: resolved.report, graph, devices, neurons: sharing.neurons })
 }
 
 /// The bytes a model needs on each device.
@@ -430,10 +438,20 @@ pub fn kv_blocks(
     limit: KvLimit,
 ) -> Result<usize> {
     let needed = options.max_blocks();
-    let one = EngineOptions { kv_blocks: Some(needed), ..options.clone() };
-    let placement = PlacementPlan::new(devices, files, &one)?;
-    let paged_bytes = placement.paged_bytes(&one);
+    let mut one = EngineOptions { kv_blocks: Some(needed), ..options.clone() };
+    let mut placement = PlacementPlan::new(devices, files, &one)?;
     let all = options.n_blocks_of_all();
+    if devices.len() > 1 && one.neurons.split.is_none() {
+        // The cache comes before neurons on devices, whether it leaves room for all of them or not.
+        let whole = EngineOptions { kv_blocks: Some(all), ..options.clone() };
+        let whole = PlacementPlan::new(devices, files, &whole)?.sharing.neurons;
+        let divided = [&placement.sharing.neurons, &whole].into_iter().find(|split| !split.layers.is_empty());
+        if let Some(divided) = divided {
+            one.neurons.split = Some(Arc::new(divided.all_on_last()));
+            placement = PlacementPlan::new(devices, files, &one)?;
+        }
+    }
+    let paged_bytes = placement.paged_bytes(&one);
     let found = match limit {
         KvLimit::Bytes(limit) => largest(all, |n| paged_bytes(n).iter().sum::<u64>() <= limit),
         KvLimit::Share(share) => {

@@ -3,15 +3,21 @@
 
 mod adaptation;
 mod dividing;
+mod rates;
 mod source;
+mod time;
 
 pub(crate) use adaptation::{Adaptation, Swap};
 pub(crate) use dividing::Dividing;
+pub use rates::Rate;
 pub use source::index_beside;
+pub use time::NeuronTimes;
 
 use crate::error::Result;
+use crate::memory::PlacementPlan;
 use crate::options::EngineOptions;
 use llmrt_graph::rows::{Network, NeuronSplit};
+use llmrt_host::Device;
 use llmrt_host::load::ModelFiles;
 use llmrt_models::Model;
 use llmrt_sparse::Counts;
@@ -26,6 +32,8 @@ pub struct NeuronOptions {
     pub vram_budget: Option<u64>,
     /// What becomes of the index beside the model.
     pub index: IndexUse,
+    /// Choose the neurons with which a token takes the least time, by these rates of the devices, the CPU's last ([`rates`]).
+    pub rates: Option<Arc<[Rate]>>,
     /// The neurons of each device, by the numbers of the devices, instead of all that.
     pub split: Option<Arc<NeuronSplit>>,
     /// Lets neurons change places between steps, so that devices have those that are active: bytes of weights that a step may
@@ -33,16 +41,50 @@ pub struct NeuronOptions {
     pub adapt: Option<u64>,
 }
 
-/// What becomes of `MODEL.generated.gpuidx`.
+/// What becomes of the splits of `MODEL.sparse.gguf` and of `MODEL.generated.gpuidx`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IndexUse {
-    /// It counts, if it fits.
+    /// One for these devices counts, if it fits.
     #[default]
     Saved,
-    /// It does not count: neurons are chosen again.
+    /// None counts: neurons are chosen again.
     Renewed,
     /// Neurons are not divided.
     Off,
+}
+
+/// How fast devices are, the CPU last, measured on matrices of a model, which are loaded for it.
+pub fn rates(devices: &[Arc<Device>], files: &Arc<ModelFiles>, options: &EngineOptions) -> Result<Vec<Rate>> {
+    let plan = PlacementPlan::new(devices, files, options)?;
+    let step = plan.model.whole_graph(&options.largest_shape(plan.model.spec()))?;
+    rates::measure(&step, devices, files, options.n_threads)
+}
+
+/// What divided neurons are predicted to take of the time of a token, by measured rates of the devices, which are those of the
+/// division.
+pub fn times(
+    devices: &[Arc<Device>],
+    files: &Arc<ModelFiles>,
+    options: &EngineOptions,
+    neurons: &NeuronSplit,
+) -> Result<NeuronTimes> {
+    let plan = PlacementPlan::new(devices, files, options)?;
+    let (networks, shares) = known(&plan.model, files, options)?;
+    Ok(time::predict(&networks, &shares, neurons, &rates(devices, files, options)?))
+}
+
+/// The sparse networks of a model, and by neuron the share of tokens in which it is active, if counts are beside the model.
+fn known(
+    model: &Model,
+    files: &ModelFiles,
+    options: &EngineOptions,
+) -> Result<(Vec<Network>, Vec<Vec<f32>>)> {
+    let graph = model.whole_graph(&options.largest_shape(model.spec()))?;
+    let networks: Vec<Network> = graph.networks().into_iter().filter(|network| network.is_sparse).collect();
+    let mut source = Source::new(files, &options.neurons);
+    // Where the counts are not usable, a note has the reason already.
+    let shares = source.counts(&networks).ok().flatten().map(source::Counted::shares).unwrap_or_default();
+    Ok((networks, shares))
 }
 
 /// How active the neurons of a model are at first, by the counts beside it, and where.
@@ -53,11 +95,7 @@ pub(crate) fn adaptation(
     neurons: &NeuronSplit,
     limit: u64,
 ) -> Result<Adaptation> {
-    let graph = model.whole_graph(&options.largest_shape(model.spec()))?;
-    let networks: Vec<Network> = graph.networks().into_iter().filter(|network| network.is_sparse).collect();
-    let mut source = Source::new(files, &options.neurons);
-    // Where the counts are not usable, a note has the reason already.
-    let shares = source.counts(&networks).ok().flatten().map(source::Counted::shares).unwrap_or_default();
+    let (networks, shares) = known(model, files, options)?;
     let layers = || networks.iter().map(|network| network.layer);
     let blocks = layers().zip(networks.iter().map(|network| network.block as usize)).collect();
     Ok(Adaptation::new(neurons, &blocks, &layers().zip(shares).collect(), limit))
@@ -131,7 +169,7 @@ mod tests {
     use super::*;
 
     fn network(n_neurons: u64, block: u64, bytes: u64) -> Network {
-        Network { layer: 0, n_neurons, block, bytes, weights: Vec::new(), is_sparse: true }
+        Network { layer: 0, n_neurons, block, bytes, dense_bytes: 0, weights: Vec::new(), is_sparse: true }
     }
 
     fn counts(counts: &[u32]) -> Counts {

@@ -161,3 +161,50 @@ fn weights_that_cannot_be_written_again_are_loaded_again() {
     }
     assert!(n_loaded > 2, "{n_loaded}");
 }
+
+#[test]
+fn a_split_by_measured_rates_is_kept_beside_the_model_and_its_time_is_predicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = relu_story_model(dir.path());
+    let stderr =
+        fail(on("sim:sim").args(["sparse", "solve", "--vram-budget", "0.002", "--measure"]).arg(&model), 3);
+    assert!(stderr.contains("llmrt sparse profile"), "{stderr}");
+    let text = root().join("tests/fixtures/trained/stories.txt");
+    succeed(llmrt(["sparse", "profile", "-f"]).arg(text).arg(&model));
+    // A device so slow that it is better without neurons.
+    let slow = || {
+        let mut command = on("sim:sim");
+        command.args(["--plugin-option", "sim.rate=20000000"]);
+        command
+    };
+    let placed = |flags: &[&str]| -> Value {
+        let mut command = slow();
+        command.args(["inspect", "--placement", "--json", "-b", "8", "-c", "128", "--vram-budget", "0.002"]);
+        let placed: Value = serde_json::from_slice(&succeed(command.args(flags).arg(&model)).stdout).unwrap();
+        placed["placement"].clone()
+    };
+    let on_device = |placed: &Value| placed["devices"][0]["n_neurons"].as_u64().unwrap();
+    let by_counts = placed(&[]);
+    assert!(on_device(&by_counts) > 1000, "{by_counts}");
+    let rate = by_counts["devices"][0]["bytes_per_second"].as_f64().unwrap();
+    assert!(rate > 1.2e7 && rate < 2.1e7, "{by_counts}");
+    // What the device reads of its neurons in a token, at this rate.
+    let [seconds, bytes] =
+        ["neuron_seconds", "neuron_bytes"].map(|key| by_counts["devices"][0][key].as_f64().unwrap());
+    assert!((seconds * rate / bytes - 1.0).abs() < 0.05, "{by_counts}");
+
+    let mut solve = slow();
+    solve.args(["sparse", "solve", "--vram-budget", "0.002", "--ctx", "128", "--measure"]);
+    let stderr = String::from_utf8(succeed(solve.arg(&model)).stderr).unwrap();
+    assert!(stderr.contains("relu.sparse.gguf: 0 B of neurons on devices; neurons take"), "{stderr}");
+    let by_split = placed(&[]);
+    assert_eq!(on_device(&by_split), 0, "{by_split}");
+    let time = |placed: &Value| placed["neuron_seconds"].as_f64().unwrap();
+    assert!(time(&by_split) < time(&by_counts) / 10.0, "{by_split} {by_counts}");
+    assert_eq!(on_device(&placed(&["--reset-gpu-index"])), on_device(&by_counts));
+    // The counts are still there.
+    succeed(llmrt(["sparse", "report"]).arg(&model));
+
+    let stderr = fail(llmrt(["sparse", "solve", "--vram-budget", "1", "--measure"]).arg(&model), 2);
+    assert!(stderr.contains("--backend"), "{stderr}");
+}

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Show what a model file holds, and where it would run.
 ///
-/// Nothing is loaded, but --check-tensors reads it all. In JSON an array of more than 8 elements is shown as its type, length and first elements.
+/// Nothing is loaded, but --check-tensors reads it all, and rates of devices are measured on some weights. In JSON an array of more than 8 elements is shown as its type, length and first elements.
 #[derive(Args, Debug)]
 pub struct Inspect {
     /// Model file [default: the embedded model].
@@ -18,7 +18,8 @@ pub struct Inspect {
     /// List all tensors.
     #[arg(long)]
     pub tensors: bool,
-    /// Show splits, nodes per device, the reason of each fallback, bytes copied per step.
+    /// Show splits, nodes per device, the reason of each fallback, bytes copied per step; where neurons are divided, the time that
+    /// they are predicted to take, by rates of the devices that are measured now.
     #[arg(long)]
     pub placement: bool,
     /// Dump the graph of one decode step.

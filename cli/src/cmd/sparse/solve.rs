@@ -2,6 +2,8 @@
 
 use super::ffn::{self, Layer};
 use super::inputs::{self, Counted, CountsArgs};
+use super::split;
+use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
 use crate::new_file::{self, NewFile};
@@ -20,7 +22,8 @@ use std::path::PathBuf;
 /// Choose the neurons of a device, and write PowerInfer's index of them.
 ///
 /// The budget holds the dense parts first, then keys and values, then neurons. Those are chosen for the most
-/// activations, or, with --device-rate, for the least time of a token.
+/// activations, or, with --device-rate, for the least time of a token. With --measure the devices of --backend are measured, and
+/// the split with the least time is written to MODEL.sparse.gguf, where `run` finds it.
 #[derive(Args, Debug)]
 pub struct Solve {
     /// Model.
@@ -49,6 +52,10 @@ pub struct Solve {
     /// What a layer takes longer when it is divided, in microseconds.
     #[arg(long, value_name = "µs", default_value_t = 0.0, requires = "device_rate")]
     pub device_cost: f64,
+    /// Measure how fast the devices of --backend read this model's weights, choose for the least time on them, and write the split to
+    /// MODEL.sparse.gguf.
+    #[arg(long, conflicts_with_all = ["device_rate", "threshold", "upstream_bytes", "activation", "out"])]
+    pub measure: bool,
     /// Index to write [default: MODEL.generated.gpuidx].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -59,8 +66,11 @@ pub struct Solve {
 
 impl Solve {
     /// Writes the index; it appears under its name only when it is whole.
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self, global: &Global) -> Result<()> {
         let model = OpenModel::open(Some(&self.model), &OpenOptions::default())?;
+        if self.measure {
+            return split::write(global, model, self.budget()?, self.ctx);
+        }
         let layers = ffn::layers(&model)?;
         let n_ff: Vec<_> = layers.iter().map(Layer::n_ff).collect();
         let counted = inputs::counts(&self.counts, &model, &n_ff)?;
@@ -90,12 +100,18 @@ impl Solve {
         Ok(())
     }
 
+    fn budget(&self) -> Result<u64> {
+        match self.vram_budget.is_finite() && self.vram_budget >= 0.0 {
+            true => Ok((self.vram_budget * (1u64 << 30) as f64) as u64),
+            false => {
+                Err(Error::usage(format!("--vram-budget {}: expected at least 0 GiB", self.vram_budget)))
+            }
+        }
+    }
+
     /// Bytes that are left for neurons.
     fn neuron_budget(&self, model: &OpenModel) -> Result<u64> {
-        if !(self.vram_budget.is_finite() && self.vram_budget >= 0.0) {
-            return Err(Error::usage(format!("--vram-budget {}: expected at least 0 GiB", self.vram_budget)));
-        }
-        let budget = (self.vram_budget * (1u64 << 30) as f64) as u64;
+        let budget = self.budget()?;
         let (dense, kv) = (ffn::dense_bytes(model), ffn::kv_bytes(model, self.ctx.into()));
         let left = budget.checked_sub(dense.saturating_add(kv));
         if left.is_none() {

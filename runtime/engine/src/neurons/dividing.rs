@@ -1,7 +1,7 @@
 //! How much room devices have for neurons, found by placing: first with all neurons on the CPU, then with as many as fit.
 
 use super::source::{Source, free};
-use super::{IndexUse, NeuronOptions, split};
+use super::{IndexUse, NeuronOptions, split, time};
 use crate::error::{Error, Result};
 use crate::memory::DevicePlan;
 use crate::options::EngineOptions;
@@ -122,7 +122,8 @@ impl<'a> Dividing<'a> {
             let taken = used(row).saturating_add(margin).saturating_add(self.too_many[d]);
             row.free.unwrap_or(0).saturating_sub(taken)
         });
-        match self.lists(&is_free, room.collect(), notes) {
+        let names: Vec<&str> = rows[..n_devices - 1].iter().map(|row| row.device.as_str()).collect();
+        match self.lists(&is_free, &names, room.collect(), notes) {
             Ok(lists) => {
                 self.is_divided = true;
                 Ok(Arc::new(split(&networks, &lists)))
@@ -131,13 +132,25 @@ impl<'a> Dividing<'a> {
         }
     }
 
-    /// The neurons of each device with this room, by free network: what the devices before have is theirs.
+    /// The neurons of each device with this room, by free network: those of a split, or with which a token takes the least time, or
+    /// the most active; what the devices before have is theirs.
     fn lists(
         &mut self,
         is_free: &[bool],
+        names: &[&str],
         room: Vec<u64>,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Vec<Vec<u32>>>> {
+        if let Some(lists) = self.source.split(&self.networks, is_free, names, &room)? {
+            return Ok(lists);
+        }
+        let rates = self.options.rates.as_deref().filter(|rates| rates.len() == room.len() + 1);
+        if let Some(rates) = rates
+            && let Some(counted) = self.source.counts(&self.networks)?
+        {
+            let shares = free(&counted.shares(), is_free);
+            return time::least(&free(&self.networks, is_free), &shares, &room, rates);
+        }
         let (mut sum, mut taken) = (0, vec![HashSet::new(); is_free.len()]);
         let of_device = |room: u64| {
             sum += room;

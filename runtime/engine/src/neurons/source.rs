@@ -7,7 +7,7 @@ use crate::sparse::stats_of;
 use llmrt_graph::rows::Network;
 use llmrt_host::load::ModelFiles;
 use llmrt_sparse::index::NeuronIndex;
-use llmrt_sparse::stats::{check_counts, path_beside};
+use llmrt_sparse::stats::{Split, check_counts, path_beside};
 use llmrt_sparse::{Counts, folder};
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,9 @@ pub(super) struct Source<'a> {
     /// The index, if it is there and counts.
     index: Option<PathBuf>,
     hot: Option<Lists>,
+    /// Of the file beside the model, if they count. Read with the counts.
+    splits: Vec<Split>,
+    takes_splits: bool,
     /// The outer option: not read yet; the inner one: there are none.
     counts: Option<Option<Counted>>,
 }
@@ -53,12 +56,48 @@ impl<'a> Source<'a> {
     pub fn new(files: &'a ModelFiles, options: &NeuronOptions) -> Source<'a> {
         let beside = files.files().next().map(|file| index_beside(&file.path));
         let index = beside.filter(|path| options.index == IndexUse::Saved && path.exists());
-        Source { files, takes_any: options.adapt.is_some(), index, hot: None, counts: None }
+        let takes_splits = options.index == IndexUse::Saved && options.rates.is_none();
+        let index = index.filter(|_| takes_splits);
+        let (takes_any, splits) = (options.adapt.is_some(), Vec::new());
+        Source { files, takes_any, index, hot: None, splits, takes_splits, counts: None }
     }
 
-    /// Whether there is an index, or counts, or any neurons will do.
+    /// Whether there is an index, a split or counts, or any neurons will do.
     pub fn is_there(&mut self, networks: &[Network]) -> Result<bool> {
-        Ok(self.takes_any || self.index.is_some() || self.counts(networks)?.is_some())
+        let is_there = self.takes_any || self.index.is_some();
+        Ok(is_there || self.counts(networks)?.is_some() || !self.splits.is_empty())
+    }
+
+    /// The neurons of each of the named devices by free network, as a split of the file beside the model has them that was made for
+    /// these devices; `None` where there is none that fits into so many bytes of each.
+    pub fn split(
+        &mut self,
+        networks: &[Network],
+        is_free: &[bool],
+        devices: &[&str],
+        room: &[u64],
+    ) -> Result<Option<Vec<Lists>>> {
+        self.counts(networks)?;
+        let Some(split) = self.splits.iter().find(|split| split.devices == devices) else { return Ok(None) };
+        check_split(split, networks).map_err(|problem| self.failed_stats(problem))?;
+        let of_device = |d: usize| -> Lists {
+            let list = |of_layer: &Vec<u8>| {
+                let ids = (0..).zip(of_layer);
+                ids.filter(|(_, device)| usize::from(**device) == d + 1).map(|(id, _)| id).collect()
+            };
+            free(&split.device_of.iter().map(list).collect::<Lists>(), is_free)
+        };
+        let lists: Vec<Lists> = (0..devices.len()).map(of_device).collect();
+        let free_networks = free(networks, is_free);
+        let bytes = |lists: &Lists| -> u64 {
+            free_networks.iter().zip(lists).map(|(network, list)| bytes_of(network, list.len())).sum()
+        };
+        Ok(lists.iter().zip(room).all(|(lists, room)| bytes(lists) <= *room).then_some(lists))
+    }
+
+    fn failed_stats(&self, problem: String) -> Error {
+        let path = self.files.files().next().map(|file| path_beside(&file.path)).unwrap_or_default();
+        failed(&path)(problem)
     }
 
     /// The neurons of the free networks that a device with room for `room` bytes of them gets: those of the index, if they fit,
@@ -107,7 +146,9 @@ impl<'a> Source<'a> {
     /// The counts, if there are some.
     pub fn counts(&mut self, networks: &[Network]) -> Result<Option<&Counted>> {
         if self.counts.is_none() {
-            self.counts = Some(counts(self.files, networks)?);
+            let (counts, splits) = counts(self.files, networks)?;
+            self.splits = if self.takes_splits { splits } else { Vec::new() };
+            self.counts = Some(counts);
         }
         Ok(self.counts.as_ref().and_then(Option::as_ref))
     }
@@ -150,23 +191,48 @@ fn of_index(path: &Path, networks: &[Network]) -> Result<Lists> {
     Ok(lists.collect())
 }
 
-/// Counts beside a model: of its file of statistics, or of PowerInfer's folder.
-fn counts(files: &ModelFiles, networks: &[Network]) -> Result<Option<Counted>> {
-    let Some(model) = files.files().next().map(|file| &file.path) else { return Ok(None) };
+/// Refuses a split of other layers or neurons, or of parts of blocks.
+fn check_split(split: &Split, networks: &[Network]) -> std::result::Result<(), String> {
+    let (found, expected) = (split.device_of.len(), networks.len());
+    if found != expected {
+        return Err(format!(
+            "a split of {found} layers, expected {expected}: make it again with `llmrt sparse solve`"
+        ));
+    }
+    for (of_layer, network) in split.device_of.iter().zip(networks) {
+        let is_whole = |block: &[u8]| block.iter().all(|d| *d == block[0]);
+        let fits = of_layer.len() as u64 == network.n_neurons
+            && of_layer.chunks(network.block.max(1) as usize).all(is_whole);
+        if !fits {
+            let (layer, found, expected) = (network.layer, of_layer.len(), network.n_neurons);
+            return Err(format!(
+                "a split of {found} neurons in layer {layer}, expected {expected} in blocks of {}: make it again with \
+                 `llmrt sparse solve`",
+                network.block
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Counts beside a model: of its file of statistics, or of PowerInfer's folder; and the splits of that file.
+fn counts(files: &ModelFiles, networks: &[Network]) -> Result<(Option<Counted>, Vec<Split>)> {
+    let none = (None, Vec::new());
+    let Some(model) = files.files().next().map(|file| &file.path) else { return Ok(none) };
     let (stats, folder) = (path_beside(model), model.with_file_name(FOLDER));
-    let (source, counts, n_tokens) = match (stats.exists(), folder.is_dir()) {
+    let (source, counts, n_tokens, splits) = match (stats.exists(), folder.is_dir()) {
         (true, _) => {
             let found = stats_of(files, model)?;
-            (stats, found.counts, found.n_tokens)
+            (stats, found.counts, found.n_tokens, found.splits)
         }
-        (false, true) => (folder.clone(), of_folder(&folder)?, 0),
-        (false, false) => return Ok(None),
+        (false, true) => (folder.clone(), of_folder(&folder)?, 0, Vec::new()),
+        (false, false) => return Ok(none),
     };
     if counts.is_empty() {
-        return Ok(None);
+        return Ok((None, splits));
     }
     check_counts(&counts, &n_ff(networks)).map_err(|e| failed(&source)(e.to_string()))?;
-    Ok(Some(Counted { counts, n_tokens }))
+    Ok((Some(Counted { counts, n_tokens }), splits))
 }
 
 /// The files `activation_N.pt` of a folder, by number.

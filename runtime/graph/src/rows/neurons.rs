@@ -17,6 +17,17 @@ pub struct NeuronSplit {
 }
 
 impl NeuronSplit {
+    /// The one that gives all neurons to the last device.
+    pub fn all_on_last(&self) -> NeuronSplit {
+        let of_layer = |(layer, lists): (&usize, &Vec<Arc<[u32]>>)| {
+            let n: usize = lists.iter().map(|list| list.len()).sum();
+            let mut none = vec![Arc::<[u32]>::default(); lists.len()];
+            none.iter_mut().next_back().into_iter().for_each(|last| *last = (0..n as u32).collect());
+            (*layer, none)
+        };
+        NeuronSplit { layers: self.layers.iter().map(of_layer).collect() }
+    }
+
     /// The lists of the layer that a pair is in, if they fit its matrices: whole blocks of columns.
     fn of(&self, g: &Graph, pair: &Pair) -> Option<&[Arc<[u32]>]> {
         let lists = self.layers.get(&layer_of(&g.def(pair.down).name)?)?;
@@ -40,6 +51,8 @@ pub struct Network {
     pub weights: Vec<String>,
     /// Bytes of all of them: rows and columns of gate, up, down, predictors and biases.
     pub bytes: u64,
+    /// Of these, bytes that are read whichever neurons are active: gates without a predictor, and predictors.
+    pub dense_bytes: u64,
     /// Whether those that give zeros need not be computed.
     pub is_sparse: bool,
 }
@@ -82,12 +95,17 @@ impl Graph {
                 .clone()
                 .flat_map(|node| node.src.iter().flatten().copied().filter(|&t| owned(t)))
                 .collect();
+            let dense =
+                nodes.clone().filter(|node| !self.skips(node)).filter_map(|node| self.multiplied(node));
+            let dense: BTreeSet<Tensor> = dense.collect();
+            let dense = weights.iter().copied().filter(|t| dense.contains(t));
             Some(Network {
                 layer: layer_of(&self.def(pair.down).name)?,
                 n_neurons: pair.width,
                 block: block_of(self, &pair) as u64,
                 weights: weights.iter().map(|&t| self.def(t).name.clone()).collect(),
                 bytes: weights.iter().map(|&t| self.def(t).n_bytes()).sum(),
+                dense_bytes: dense.map(|t| self.def(t).n_bytes()).sum(),
                 is_sparse: nodes.clone().any(|node| self.skips(node)),
             })
         };
@@ -260,12 +278,18 @@ mod tests {
     #[test]
     fn networks_have_their_neurons_with_what_belongs_to_each() {
         let of = |g: &Graph| {
-            let Network { layer, n_neurons, block, bytes, is_sparse, .. } = g.networks()[0];
+            let Network { layer, n_neurons, block, bytes, dense_bytes, is_sparse, .. } = g.networks()[0];
             assert_eq!((layer, n_neurons, block, is_sparse, g.networks().len()), (3, WIDTH, 1, true, 1));
-            bytes / WIDTH
+            [bytes / WIDTH, dense_bytes / WIDTH]
         };
         // Four bytes a number: of gate, up, down and fc2 (8); of gate, up and down; of up, down and a bias.
-        assert_eq!(graphs().each_ref().map(of), [4 * (3 * N_EMBD + 8), 4 * 3 * N_EMBD, 4 * (2 * N_EMBD + 1)]);
+        // Of these fc2; gate, and down, which is not for zeros here; up.
+        let expected = [
+            [4 * (3 * N_EMBD + 8), 4 * 8],
+            [4 * 3 * N_EMBD, 4 * 2 * N_EMBD],
+            [4 * (2 * N_EMBD + 1), 4 * N_EMBD],
+        ];
+        assert_eq!(graphs().each_ref().map(of), expected);
     }
 
     #[test]
