@@ -3,6 +3,7 @@
 pub mod acc;
 pub mod add1;
 pub mod add_id;
+mod add_rows;
 pub mod arange;
 pub mod argmax;
 pub mod args;

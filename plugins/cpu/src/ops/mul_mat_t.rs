@@ -3,11 +3,13 @@
 //! A unit of work is a piece of some rows of y. Row k of w is read once for all of them, unless none has a use for it. Sums
 //! are in the order of k.
 
+use super::add_rows::{AT_ONCE, STEP, add_rows, step_bytes};
 use super::check::{self, Answer, ensure};
 use super::out_prod::add_scaled;
+use super::output::Tile;
 use super::pick::{self, Kept, Pick};
 use super::{Args, Output, Worker, rows};
-use crate::simd::prefetch;
+use crate::simd::{Isa, prefetch};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
@@ -19,6 +21,8 @@ const PIECE: usize = 1024;
 const BLOCK: usize = 256;
 /// Rows of w from one that is read to the one that is prefetched.
 const AHEAD: usize = 4;
+/// The same, of groups of rows that are added together.
+const GROUPS_AHEAD: usize = 2;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let (w, h) = (check::decodable(node, 0)?.ne(), check::floats(node, 1)?.ne());
@@ -37,7 +41,21 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
         let [elems, columns, ..] = y.dims();
         columns.clone().for_each(|j| y.row([j, 0, 0]).fill(0.0));
         factors.used(weights.ne[1], columns.clone(), &mut used);
-        for (i, &k) in used.rows.iter().enumerate() {
+        let n_together = match columns.len() == 1 && is_added_undecoded(weights, &elems) {
+            true => used.rows.len() / AT_ONCE * AT_ONCE,
+            false => 0,
+        };
+        let column = columns.start;
+        add_together(
+            w.isa,
+            weights,
+            elems.clone(),
+            &used.rows,
+            n_together,
+            |k| factors.of(k, column),
+            &mut y,
+        );
+        for (i, &k) in used.rows.iter().enumerate().skip(n_together) {
             if let Some(&next) = used.rows.get(i + AHEAD) {
                 prefetch_row(weights, next, elems.clone());
             }
@@ -50,6 +68,35 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
                 }
             }
         }
+    }
+}
+
+/// Whether rows are added without being decoded to memory first.
+fn is_added_undecoded(w: &Tensor, elems: &Range<usize>) -> bool {
+    let is_whole = elems.start.is_multiple_of(STEP) && elems.len().is_multiple_of(STEP);
+    is_whole && w.has_dense_rows() && step_bytes(w.dtype).is_some()
+}
+
+/// Adds the first `n` of the rows that are used, times their factors, to a column of y.
+fn add_together(
+    isa: Isa,
+    w: &Tensor,
+    elems: Range<usize>,
+    used: &[usize],
+    n: usize,
+    factor: impl Fn(usize) -> f32,
+    y: &mut Tile<'_>,
+) {
+    let [_, columns, ..] = y.dims();
+    let bytes = step_bytes(w.dtype).unwrap_or(0);
+    let bytes = elems.start / STEP * bytes..elems.end / STEP * bytes;
+    let y = y.row([columns.start, 0, 0]);
+    for (i, rows) in used[..n].as_chunks::<AT_ONCE>().0.iter().enumerate() {
+        let next = (i + GROUPS_AHEAD) * AT_ONCE;
+        for &k in used.iter().skip(next).take(AT_ONCE) {
+            prefetch_row(w, k, elems.clone());
+        }
+        add_rows(isa, w.dtype, rows.map(|k| &w.row_bytes([k, 0, 0])[bytes.clone()]), rows.map(&factor), y);
     }
 }
 

@@ -117,7 +117,7 @@ dispatch! {
 #[inline(always)]
 pub fn from_q8_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
     for (block, out) in bytes.as_chunks::<34>().0.iter().zip(out.as_chunks_mut::<32>().0) {
-        let d = s.splat(f16_to_f32(u16::from_le_bytes([block[0], block[1]])));
+        let d = s.splat_f16(u16::from_le_bytes([block[0], block[1]]));
         let (q, to) = (block[2..].as_chunks::<16>().0, out.as_chunks_mut::<16>().0);
         s.store(s.mul(s.float(s.load_i8(&q[0])), d), &mut to[0]);
         s.store(s.mul(s.float(s.load_i8(&q[1])), d), &mut to[1]);
@@ -129,7 +129,7 @@ pub fn from_q8_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
 fn from_q4_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
     let (mask, offset) = (s.splat_i(15), s.splat_i(8));
     for (block, out) in bytes.as_chunks::<18>().0.iter().zip(out.as_chunks_mut::<32>().0) {
-        let d = s.splat(f16_to_f32(u16::from_le_bytes([block[0], block[1]])));
+        let d = s.splat_f16(u16::from_le_bytes([block[0], block[1]]));
         let (q, to) = (block[2..].as_chunks::<16>().0, out.as_chunks_mut::<16>().0);
         let q = s.load_i8(&q[0]);
         for (q, to) in [q, s.shr(q, 4)].into_iter().zip(to) {
