@@ -12,9 +12,10 @@ use llmrt_engine::core::{KvUse, Runner};
 use llmrt_engine::runner::ProgramStats;
 use llmrt_engine::work::{DividedWork, NeededWork};
 use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions};
-use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
-use llmrt_models::Model;
+use llmrt_host::{PoolStats, knobs};
+use llmrt_models::{Model, SparseMode};
+use llmrt_sparse::stats::RECALL_KEY;
 use llmrt_tokenizer::Tokenizer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,6 +94,8 @@ pub struct Session {
     pub core: Core,
     /// How long loading took.
     pub load: Duration,
+    /// What the predictors in the file find at its threshold, where they pick neurons.
+    recall: Option<f32>,
     /// What guesses next tokens, until [`Session::speculating`] loads it.
     pub draft: Option<DraftFile>,
 }
@@ -109,6 +112,10 @@ impl Session {
         let started = Instant::now();
         model.drop_vocabulary();
         let draft = model.draft.take();
+        let picks = matches!(options.sparse.mode, SparseMode::Auto | SparseMode::Predict);
+        let is_at_threshold =
+            options.sparse.threshold.is_none() && knobs::settings()?.sparse_threshold.is_none();
+        let recall = model.metadata().f32(RECALL_KEY).filter(|_| picks && is_at_threshold);
         let bar = LoadBar::new();
         let cache = model::seal_cache(args);
         let load = LoadOptions {
@@ -126,7 +133,7 @@ impl Session {
         runner.set_cancel_token(interrupt::token());
         let load = started.elapsed();
         note_warnings(runner.take_warnings());
-        Ok(Session { core: runner.into_core(tokenizer)?, load, draft })
+        Ok(Session { core: runner.into_core(tokenizer)?, load, recall, draft })
     }
 
     /// The same, if the model generates text.
@@ -165,6 +172,12 @@ impl Session {
             ));
             note(self.kv_line());
             needed_line(&runner.work().needed).iter().for_each(note);
+            if let Some(recall) = self.recall {
+                let percent = 100.0 * recall;
+                note(format_args!(
+                    "neurons that predictors picked had {percent:.2} % of all values, when that was measured"
+                ));
+            }
             divided_line(&runner.work().divided).iter().for_each(note);
             note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));
             if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {

@@ -39,6 +39,14 @@ pub fn budget(text: &str) -> Result<Budget, String> {
     }
 }
 
+/// Bytes that a step may write on average: at least 1 KiB, so that a number without a unit is no slip.
+pub fn swap_size(text: &str) -> Result<u64, String> {
+    size(text)?
+        .checked_sub(1024)
+        .map(|n| n + 1024)
+        .ok_or_else(|| "expected at least 1KiB, such as 4MiB".into())
+}
+
 /// How many alternatives a token is listed with.
 pub fn logprobs(text: &str) -> Result<usize, String> {
     text.trim().parse().ok().filter(|n| *n <= 100).ok_or_else(|| "expected a whole number, 0 to 100".into())
@@ -155,6 +163,12 @@ mod tests {
         for bad in ["-2", "nan", "inf", "1GiB", ""] {
             assert!(budget(bad).unwrap_err().contains("GiB"), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_swap_size_is_given_with_its_unit() {
+        assert_eq!((swap_size("1KiB"), swap_size("4MiB")), (Ok(1024), Ok(4 << 20)));
+        assert!(swap_size("4").unwrap_err().contains("1KiB") && swap_size("x").is_err());
     }
 
     #[test]

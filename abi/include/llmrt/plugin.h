@@ -225,7 +225,8 @@ typedef struct llmrt_buffer_vt {
   // **M** Sets bytes `off..off+n` of the buffer.
   int32_t (*fill)(struct llmrt_buffer *buf, uint64_t off, uint64_t n, uint8_t byte, struct llmrt_error *err);
   // After the last byte of a weight: the plugin may change its layout, and describes the new one. The host may write
-  // the whole weight again later, with `layout_id` 0, and seal it again: the same tensor gets the same layout.
+  // the weight again later, with `layout_id` 0, and seal it again, which gives it the same layout: all of it, or, of a
+  // weight that seal left canonical, some bytes.
   int32_t (*seal)(struct llmrt_buffer *buf,
                   const struct llmrt_tensor *tensor,
                   struct llmrt_layout *layout,

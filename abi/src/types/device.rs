@@ -188,7 +188,8 @@ pub struct BufferVt {
     pub fill:
         Option<unsafe extern "C" fn(buf: *mut Buffer, off: u64, n: u64, byte: u8, err: *mut Error) -> i32>,
     /// After the last byte of a weight: the plugin may change its layout, and describes the new one. The host may write
-    /// the whole weight again later, with `layout_id` 0, and seal it again: the same tensor gets the same layout.
+    /// the weight again later, with `layout_id` 0, and seal it again, which gives it the same layout: all of it, or, of a
+    /// weight that seal left canonical, some bytes.
     pub seal: Option<
         unsafe extern "C" fn(
             buf: *mut Buffer,

@@ -106,7 +106,7 @@ pub struct SparseArgs {
     /// Count which neurons are active while generating, and let them change places between devices and the CPU, so that devices have
     /// those that the present text needs. A step writes at most SIZE of weights for it, on average: 4MiB without a value.
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "4MiB", require_equals = true)]
-    #[arg(value_parser = values::size, conflicts_with = "disable_gpu_index", help_heading = "Sparse")]
+    #[arg(value_parser = values::swap_size, conflicts_with = "disable_gpu_index", help_heading = "Sparse")]
     pub sparse_adapt: Option<u64>,
 }
 

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::{self, OpenModel};
 use crate::output::{self, bytes, count, n_things, note};
+use crate::session::note_warnings;
 use crate::setup::Setup;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
@@ -72,6 +73,7 @@ impl Placement {
         let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, placing)?;
         let placed = memory::placement(&setup.devices, &model.files, &options);
         let placed = placed.map_err(|e| Error::from(e).of_model(&model.name))?;
+        note_warnings(placed.notes.clone());
         let is_timed = args.placement && !placed.neurons.layers.is_empty();
         let times = if is_timed { Some(times(args, model, &placed, &options)?) } else { None };
         Ok(Placement { placed, times })
@@ -82,7 +84,9 @@ impl Placement {
 fn times(args: &Inspect, model: &OpenModel, placed: &Placed, options: &EngineOptions) -> Result<NeuronTimes> {
     let path = model.files.files().next().map(|file| file.path.clone());
     let files = Arc::new(OpenModel::open(path.as_deref(), &model::table_options(&args.open))?.files);
-    let times = neurons::times(&placed.devices, &files, options, &placed.neurons);
+    let rates = neurons::rates(&placed.devices, &files, options);
+    let times =
+        rates.and_then(|rates| neurons::times(&placed.devices, &files, options, &placed.neurons, &rates));
     times.map_err(|e| Error::from(e).of_model(&model.name))
 }
 

@@ -152,7 +152,7 @@ impl PlacementPlan {
         let mut sharing = shared(&devices, &mut warnings);
         let mut budget = limited(budget(&devices), options);
         let mut dividing = Dividing::new(&step, files, devices.len(), options);
-        notes.extend(Dividing::budget_note(&step, options));
+        notes.extend(Dividing::needless_option(&step, devices.len(), options));
         loop {
             let (budget_now, sharing_now) = (budget.clone(), sharing.clone());
             let mut known =
@@ -375,20 +375,25 @@ pub struct Placed {
     pub devices: Vec<Arc<Device>>,
     /// The neurons of each, where they are divided.
     pub neurons: Arc<NeuronSplit>,
+    /// What a user should learn.
+    pub notes: Vec<String>,
 }
 
 /// Where a model would run.
 pub fn placement(devices: &[Arc<Device>], files: &ModelFiles, options: &EngineOptions) -> Result<Placed> {
     let mut decode = EngineOptions { n_batch: 1, ..options.clone() };
+    let mut notes = Vec::new();
     if devices.len() > 1 {
         // The neurons are those that the largest step leaves room for.
-        let PlacementPlan { sharing, devices: used, .. } = PlacementPlan::new(devices, files, options)?;
+        let plan = PlacementPlan::new(devices, files, options)?;
+        notes.extend(plan.warnings.into_iter().chain(plan.notes));
+        let PlacementPlan { sharing, devices: used, .. } = plan;
         let is_used = |neurons: &Arc<NeuronSplit>| !neurons.layers.is_empty() && used.len() == devices.len();
         decode.neurons.split = Some(sharing.neurons).filter(is_used).or(decode.neurons.split);
     }
     let PlacementPlan { devices, sharing, resolved, .. } = PlacementPlan::new(devices, files, &decode)?;
     let graph = resolved.graph.to_string();
-    Ok(Placed { report: resolved.report, graph, devices, neurons: sharing.neurons })
+    Ok(Placed { report: resolved.report, graph, devices, neurons: sharing.neurons, notes })
 }
 
 /// The bytes a model needs on each device.

@@ -7,6 +7,7 @@ mod rates;
 mod source;
 mod time;
 
+use adaptation::Sizes;
 pub(crate) use adaptation::{Adaptation, Swap};
 pub(crate) use dividing::Dividing;
 pub use rates::Rate;
@@ -60,17 +61,17 @@ pub fn rates(devices: &[Arc<Device>], files: &Arc<ModelFiles>, options: &EngineO
     rates::measure(&step, devices, files, options.n_threads)
 }
 
-/// What divided neurons are predicted to take of the time of a token, by measured rates of the devices, which are those of the
-/// division.
+/// What divided neurons are predicted to take of the time of a token, by the rates of the devices, which are those of the division.
 pub fn times(
     devices: &[Arc<Device>],
-    files: &Arc<ModelFiles>,
+    files: &ModelFiles,
     options: &EngineOptions,
     neurons: &NeuronSplit,
+    rates: &[Rate],
 ) -> Result<NeuronTimes> {
     let plan = PlacementPlan::new(devices, files, options)?;
     let (networks, shares) = known(&plan.model, files, options)?;
-    Ok(time::predict(&networks, &shares, neurons, &rates(devices, files, options)?))
+    Ok(time::predict(&networks, &shares, neurons, rates))
 }
 
 /// The sparse networks of a model, and by neuron the share of tokens in which it is active, if counts are beside the model.
@@ -97,8 +98,12 @@ pub(crate) fn adaptation(
 ) -> Result<Adaptation> {
     let (networks, shares) = known(model, files, options)?;
     let layers = || networks.iter().map(|network| network.layer);
-    let blocks = layers().zip(networks.iter().map(|network| network.block as usize)).collect();
-    Ok(Adaptation::new(neurons, &blocks, &layers().zip(shares).collect(), limit))
+    let sizes = |network: &Network| Sizes {
+        block: network.block.max(1) as usize,
+        skipped_bytes: (network.bytes - network.dense_bytes) as f32 / network.n_neurons.max(1) as f32,
+    };
+    let sizes = layers().zip(networks.iter().map(sizes)).collect();
+    Ok(Adaptation::new(neurons, &sizes, &layers().zip(shares).collect(), limit))
 }
 
 /// Bytes of so many neurons of a network, rounded up.

@@ -179,7 +179,8 @@ impl EngineOptions {
 
     /// The shape of the largest step of which it is read which neurons fire.
     pub(crate) fn counted_shape(&self, spec: &ModelSpec) -> BatchShape {
-        let n_tokens = self.max_num_batched_tokens().min(MAX_SHOWN_TOKENS as usize);
+        let n_tokens = self.max_num_batched_tokens() + self.padding().max_added();
+        let n_tokens = n_tokens.min(MAX_SHOWN_TOKENS as usize);
         let n_seqs = self.max_seqs.clamp(1, n_tokens);
         let n_outputs = n_seqs.saturating_mul(1 + self.max_drafts).min(n_tokens);
         BatchShape { output: self.output(spec), ..self.shape(n_tokens, n_seqs, n_outputs) }

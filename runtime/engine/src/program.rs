@@ -185,12 +185,13 @@ impl StepProgram {
         !self.firings.is_empty()
     }
 
-    /// Reads what the neurons of each part gave in the last run, of the first tokens, and the scores that have to pass as well.
+    /// Reads what the neurons of each part gave in the last run, of the first tokens, and the scores that have to pass as well; whether
+    /// a device in front of the baseline computed them comes first.
     pub fn read_firings(
         &self,
         executor: &mut Executor,
         n_tokens: usize,
-        mut each: impl FnMut(&Firing, &[f32], &[f32]),
+        mut each: impl FnMut(&Firing, bool, &[f32], &[f32]),
     ) -> Result<()> {
         let (mut values, mut scores) = (Vec::<f32>::new(), Vec::<f32>::new());
         for firing in &self.firings {
@@ -203,7 +204,8 @@ impl StepProgram {
             if let Some((t, _)) = firing.scores {
                 reader.rows(t, &mut scores)?;
             }
-            each(firing, &values, &scores);
+            let on_device = !executor.is_on_baseline(&self.program, firing.values)?;
+            each(firing, on_device, &values, &scores);
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ pub struct DeviceRunner {
     load_mode: LoadMode,
     deployment: Deployment,
     /// Set when the executor's memory is gone: the model must be deployed again before the next step.
-    needs_deployment: bool,
+    pub(crate) needs_deployment: bool,
     cancel: CancelToken,
     pub(crate) n_bytes_read: u64,
     /// Of the last step.

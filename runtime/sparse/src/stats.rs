@@ -24,6 +24,9 @@ pub fn path_beside(model: &Path) -> PathBuf {
     model.with_extension("sparse.gguf")
 }
 
+/// A key of models with predictors, for [`SparseFile::predictor_recall`].
+pub const RECALL_KEY: &str = "llmrt.predictor_recall";
+
 /// The architecture of these files.
 pub const ARCH: &str = "llmrt.sparse";
 
@@ -45,6 +48,9 @@ pub struct SparseFile {
     pub thresholds: Vec<(String, f32)>,
     /// A neuron counts as active if its predicted score is not below this.
     pub predictor_threshold: Option<f32>,
+    /// The share of what all neurons give that those have which the predictors pick at this threshold, of texts that they were not
+    /// trained on.
+    pub predictor_recall: Option<f32>,
     /// The predictors' tensors, as they are in the file: fc1, then fc2 of each layer that has one.
     pub predictors: Vec<TensorInfo>,
     /// Divisions of the neurons among devices.
@@ -72,6 +78,7 @@ impl SparseFile {
             quantiles: Vec::new(),
             thresholds: Vec::new(),
             predictor_threshold: None,
+            predictor_recall: None,
             predictors: Vec::new(),
             splits: Vec::new(),
         }

@@ -23,6 +23,7 @@ fn full() -> SparseFile {
         quantiles: vec![("blk.0.attn_q".into(), vec![0.0, 0.5, 2.0])],
         thresholds: vec![("blk.0.attn_q".into(), 0.25), ("blk.0.ffn_up".into(), 0.0)],
         predictor_threshold: Some(0.1),
+        predictor_recall: Some(0.99),
         predictors: vec![tensor("blk.0.fc1.weight", [4, 2, 1, 1]), tensor("blk.0.fc2.weight", [2, 3, 1, 1])],
         splits: vec![Split {
             devices: vec!["sim0".into(), "sim1".into()],

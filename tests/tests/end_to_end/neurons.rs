@@ -111,6 +111,8 @@ fn neurons_change_places_while_a_text_is_written_and_no_counts_are_needed() {
     let dir = tempfile::tempdir().unwrap();
     let model = relu_story_model(dir.path());
     let (expected, _) = story(&mut llmrt([""; 0]), &model, &[]);
+    let (_, stderr) = story(&mut llmrt([""; 0]), &model, &["--sparse-adapt"]);
+    assert!(stderr.contains("--sparse-adapt: neurons are not divided"), "{stderr}");
     let (text, stderr) = story(&mut on("sim:sim"), &model, &SOME);
     assert_eq!(text, expected);
     assert!(stderr.contains("there are no counts") && !stderr.contains("devices had"), "{stderr}");
@@ -142,7 +144,9 @@ fn weights_that_cannot_be_written_again_are_loaded_again() {
         command.arg(plugin("fault")).args(["--backend", "fault:sim", "--plugin-option", "fault.wrap=sim"]);
         command.arg("--plugin-option").arg(format!("fault.rule={rule}"));
         command.args(["run", "--raw", "--temp", "0", "-n", "100", "--sparse", "exact"]);
-        command.args(SOME).args(["--sparse-adapt=256KiB", "-p", "Once upon a time", "-m"]).arg(&model);
+        // With drafts, since a device without memory may end these alone.
+        command.args(SOME).args(["--sparse-adapt=256KiB", "--spec-type", "ngram"]);
+        command.args(["-p", "Once upon a time", "-m"]).arg(&model);
         let out = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (text(out.stdout), text(out.stderr))
@@ -153,13 +157,15 @@ fn weights_that_cannot_be_written_again_are_loaded_again() {
     // Some of these calls write inputs of a step, which fails then.
     let mut n_loaded = 0;
     for n in (300..400).step_by(9) {
-        let (text, stderr) = faulty(&format!("set@{n}:error:call"));
-        if stderr.contains("the model is loaded again") {
-            assert_eq!(text, expected, "{stderr}");
-            n_loaded += 1;
+        for kind in ["error:call", "oom"] {
+            let (text, stderr) = faulty(&format!("set@{n}:{kind}"));
+            if stderr.contains("the model is loaded again") {
+                assert_eq!(text, expected, "{kind}: {stderr}");
+                n_loaded += 1;
+            }
         }
     }
-    assert!(n_loaded > 2, "{n_loaded}");
+    assert!(n_loaded > 4, "{n_loaded}");
 }
 
 #[test]
@@ -193,6 +199,9 @@ fn a_split_by_measured_rates_is_kept_beside_the_model_and_its_time_is_predicted(
         ["neuron_seconds", "neuron_bytes"].map(|key| by_counts["devices"][0][key].as_f64().unwrap());
     assert!((seconds * rate / bytes - 1.0).abs() < 0.05, "{by_counts}");
 
+    let too_small = ["sparse", "solve", "--vram-budget", "0.0005", "--ctx", "128", "--measure"];
+    let stderr = fail(slow().args(too_small).arg(&model), 3);
+    assert!(stderr.contains("dense parts") && stderr.contains("no split is written"), "{stderr}");
     let mut solve = slow();
     solve.args(["sparse", "solve", "--vram-budget", "0.002", "--ctx", "128", "--measure"]);
     let stderr = String::from_utf8(succeed(solve.arg(&model)).stderr).unwrap();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Show what a model file holds, and where it would run.
 ///
-/// Nothing is loaded, but --check-tensors reads it all, and rates of devices are measured on some weights. In JSON an array of more than 8 elements is shown as its type, length and first elements.
+/// Nothing is loaded, but --check-tensors reads it all, and --placement measures devices on some weights where neurons are divided. In JSON an array of more than 8 elements is shown as its type, length and first elements.
 #[derive(Args, Debug)]
 pub struct Inspect {
     /// Model file [default: the embedded model].

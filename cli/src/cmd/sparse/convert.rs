@@ -146,6 +146,7 @@ impl Convert {
             n_tokens: counts.recorded_tokens.unwrap_or(0),
             counts: counts.layers,
             predictor_threshold: kept.and_then(|predictors| predictors.threshold),
+            predictor_recall: kept.and_then(|predictors| predictors.recall),
             predictors: kept.map(Predictors::tensors).unwrap_or_default(),
             ..SparseFile::new(inputs::model_id(&written)?)
         };

@@ -85,6 +85,7 @@ impl Predictor {
 
         let bytes = set_predictors(&mut file, &dims, &trained);
         file.predictor_threshold = Some(tested.threshold);
+        file.predictor_recall = Some(tested.recall as f32);
         inputs::save(&path, &file, &bytes)?;
         output::table(&[">LAYER", ">FIRE", ">PICKED", ">RECALL"], &tested.rows)?;
         note(format_args!("{}: predictors of {name}, threshold {}", path.display(), tested.threshold));
@@ -156,6 +157,8 @@ impl Predictor {
 /// How good the predictors are on what was held out.
 struct Tested {
     threshold: f32,
+    /// By magnitude, of all layers alike.
+    recall: f64,
     /// By layer: share of neurons that fire, share that is picked, recall by magnitude.
     rows: Vec<Vec<String>>,
 }
@@ -184,19 +187,22 @@ impl Tested {
         };
         let mut all: Vec<_> = scored.iter().flat_map(weighed).collect();
         let threshold = train::threshold(&mut all, recall);
+        let is_picked = |(score, _): &&(f32, f64)| *score >= threshold;
+        let recall = |layer: &Vec<(f32, f64)>| {
+            let found: f64 = layer.iter().filter(is_picked).map(|(_, h)| h).sum();
+            found / layer.iter().map(|(_, h)| h).sum::<f64>().max(f64::MIN_POSITIVE)
+        };
         let row = |(i, layer): (usize, &Vec<(f32, f64)>)| {
             let share = |n: usize| format!("{:.1} %", 100.0 * n as f64 / layer.len().max(1) as f64);
-            let is_picked = |(score, _): &&(f32, f64)| *score >= threshold;
-            let found: f64 = layer.iter().filter(is_picked).map(|(_, h)| h).sum();
-            let sum: f64 = layer.iter().map(|(_, h)| h).sum();
             vec![
                 i.to_string(),
                 share(layer.iter().filter(|(_, h)| *h > 0.0).count()),
                 share(layer.iter().filter(is_picked).count()),
-                format!("{:.2} %", 100.0 * found / sum.max(f64::MIN_POSITIVE)),
+                format!("{:.2} %", 100.0 * recall(layer)),
             ]
         };
-        Tested { threshold, rows: scored.iter().enumerate().map(row).collect() }
+        let mean = scored.iter().map(recall).sum::<f64>() / scored.len().max(1) as f64;
+        Tested { threshold, recall: mean, rows: scored.iter().enumerate().map(row).collect() }
     }
 }
 

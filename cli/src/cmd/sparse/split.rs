@@ -42,15 +42,22 @@ pub fn write(global: &Global, model: OpenModel, budget: u64, n_ctx: u32) -> Resu
     let path = model.files.files().next().map(|file| file.path.clone());
     let files = Arc::new(OpenModel::open(path.as_deref(), &OpenOptions::default())?.files);
     let rates = neurons::rates(&setup.devices, &files, &options).map_err(failed)?;
-    options.neurons.rates = Some(rates.into());
+    options.neurons.rates = Some(rates.clone().into());
     let plan = PlacementPlan::new(&setup.devices, &files, &options).map_err(failed)?;
-    plan.notes.iter().chain(&plan.warnings).for_each(|warning| note(format_args!("warning: {warning}")));
     let divided = &plan.sharing.neurons.layers;
     if divided.is_empty() || plan.devices.len() != setup.devices.len() {
-        note(format_args!("{}: neurons are not divided within this budget: no split is written", model.name));
-        return Ok(());
+        let why = plan.warnings.iter().chain(&plan.notes).next();
+        let why = why.map_or("all of them fit into this budget, or none is sparse", String::as_str);
+        return Err(model.error(format_args!("neurons are not divided: {why}; no split is written")));
     }
-    let times = neurons::times(&plan.devices, &files, &options, &plan.sharing.neurons).map_err(failed)?;
+    // Where the dense parts do not fit, a note has it.
+    if let Some(note) = plan.notes.iter().find(|note| note.contains("dense parts")) {
+        return Err(
+            model.error(format_args!("{note}; no split is written: give more memory, or a smaller --ctx"))
+        );
+    }
+    let times =
+        neurons::times(&plan.devices, &files, &options, &plan.sharing.neurons, &rates).map_err(failed)?;
     let split = Split {
         devices: devices.iter().map(|device| device.name().to_string()).collect(),
         bytes: plan.resolved.report.neurons.iter().take(devices.len()).map(|(_, bytes)| *bytes).collect(),

@@ -256,6 +256,10 @@ impl<R: Runner> EngineCore<R> {
         if let Some(cost) = self.runner.preemption_cost() {
             self.scheduler.set_preemption_cost(cost);
         }
+        if self.runner.has_lost_memory() {
+            self.scheduler.lose_caches()?;
+            self.runner.prepare()?;
+        }
         self.draft()?;
         let plan = self.scheduler.schedule()?;
         self.count_use(&plan);
@@ -441,7 +445,7 @@ impl<R: Runner> EngineCore<R> {
         let moves = !(plan.swap_in.is_empty() && plan.swap_out.is_empty() && plan.block_copies.is_empty());
         let mut is_lost = false;
         // A step with guesses may be larger than those that memory was planned for.
-        let is_too_large = e.is_out_of_device_memory();
+        let is_too_large = e.is_out_of_device_memory() && !self.runner.has_lost_memory();
         let is_smaller = is_too_large && (self.end_drafts(&e.to_string()) || self.shrink_steps(plan, &e));
         let outcome = match is_smaller {
             // What moved may not have arrived.

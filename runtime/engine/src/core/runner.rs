@@ -21,6 +21,11 @@ pub trait Runner {
         Abilities::default()
     }
 
+    /// Whether an error has left it without its weights and caches, which [`Runner::prepare`] makes again, the caches empty.
+    fn has_lost_memory(&self) -> bool {
+        false
+    }
+
     /// Makes what a step needs, if an error has left less.
     fn prepare(&mut self) -> Result<()> {
         Ok(())
@@ -130,6 +135,10 @@ impl Runner for DeviceRunner {
         let spec = self.model().spec();
         let output = self.options.output(spec);
         Abilities { is_causal: spec.is_causal, has_logits: spec.has_logits, output }
+    }
+
+    fn has_lost_memory(&self) -> bool {
+        self.needs_deployment
     }
 
     fn prepare(&mut self) -> Result<()> {

@@ -39,8 +39,16 @@ struct Network {
     activity: Vec<f32>,
     /// By device, the neurons in their places; the last one is the CPU.
     lists: Vec<Vec<u32>>,
+    sizes: Sizes,
+}
+
+/// Of a network.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Sizes {
     /// Neurons move in whole blocks of so many.
-    block: usize,
+    pub block: usize,
+    /// Bytes of a neuron that a device which skips those that are not active need not read then.
+    pub skipped_bytes: f32,
 }
 
 /// Neurons of two devices that change places.
@@ -54,10 +62,10 @@ pub(crate) struct Swap {
 }
 
 impl Adaptation {
-    /// Of these lists. `blocks` are by layer, as are the shares of tokens in which neurons are active at first, if they are known.
+    /// Of these lists. Sizes are by layer, as are the shares of tokens in which neurons are active at first, if they are known.
     pub fn new(
         neurons: &NeuronSplit,
-        blocks: &BTreeMap<usize, usize>,
+        sizes: &BTreeMap<usize, Sizes>,
         activity: &BTreeMap<usize, Vec<f32>>,
         limit: u64,
     ) -> Adaptation {
@@ -67,7 +75,7 @@ impl Adaptation {
             let network = Network {
                 activity: known.cloned().unwrap_or_else(|| vec![0.0; n]),
                 lists: lists.iter().map(|list| list.to_vec()).collect(),
-                block: blocks.get(layer).copied().unwrap_or(1).max(1),
+                sizes: sizes.get(layer).copied().unwrap_or(Sizes { block: 1, skipped_bytes: 0.0 }),
             };
             (*layer, network)
         };
@@ -116,13 +124,11 @@ impl Adaptation {
             let network = self.networks.get_mut(&layer)?;
             for device in 0..network.lists.len().saturating_sub(1) {
                 let cost = cost(layer, device);
-                most = most.max(cost.of(network.block as u64));
-                let (saved, block) = (self.saved, network.block);
+                most = most.max(cost.of(network.sizes.block as u64));
+                let (saved, Sizes { block, skipped_bytes: skipped }) = (self.saved, network.sizes);
                 let affordable = |n: usize| cost.of((n * block) as u64) <= saved;
-                // Both devices write a neuron.
-                let is_worth = |gain: f32, n: usize| {
-                    gain * (cost.unit / 2) as f32 * MIN_USE >= cost.of((n * block) as u64) as f32
-                };
+                let is_worth =
+                    |gain: f32, n: usize| gain * skipped * MIN_USE >= cost.of((n * block) as u64) as f32;
                 if let Some(places) = network.swapped(device, affordable, is_worth) {
                     self.saved -= cost.of(places[0].len() as u64).min(self.saved);
                     network.exchange(device, &places);
@@ -153,13 +159,13 @@ impl Network {
         hot.sort_by(|a, b| a.0.total_cmp(&b.0));
         cold.sort_by_key(|(activity, place)| (Reverse(activity.to_bits()), *place));
         let (mut places, mut gain, mut n_blocks) = ([Vec::new(), Vec::new()], 0.0, 0);
-        let margin = MARGIN / (self.block as f32).sqrt();
+        let margin = MARGIN / (self.sizes.block as f32).sqrt();
         let better = cold.iter().zip(&hot).take_while(|(cold, hot)| cold.0 > hot.0 + margin);
         for (n, (cold, hot)) in better.enumerate().take_while(|(n, _)| affordable(n + 1)) {
-            let of_block = |place: u32| place..place + self.block as u32;
+            let of_block = |place: u32| place..place + self.sizes.block as u32;
             places[0].extend(of_block(hot.1));
             places[1].extend(of_block(cold.1));
-            (gain, n_blocks) = (gain + (cold.0 - hot.0) * self.block as f32, n + 1);
+            (gain, n_blocks) = (gain + (cold.0 - hot.0) * self.sizes.block as f32, n + 1);
         }
         (n_blocks > 0 && is_worth(gain, n_blocks)).then_some(places)
     }
@@ -168,9 +174,9 @@ impl Network {
     fn blocks(&self, device: usize) -> Vec<(f32, u32)> {
         let block = |(i, ids): (usize, &[u32])| {
             let sum: f32 = ids.iter().map(|&id| self.activity[id as usize]).sum();
-            (sum / self.block as f32, (i * self.block) as u32)
+            (sum / self.sizes.block as f32, (i * self.sizes.block) as u32)
         };
-        self.lists[device].chunks_exact(self.block).enumerate().map(block).collect()
+        self.lists[device].chunks_exact(self.sizes.block).enumerate().map(block).collect()
     }
 
     fn exchange(&mut self, device: usize, [hot, cold]: &[Vec<u32>; 2]) {
@@ -193,7 +199,8 @@ mod tests {
     fn adaptation(block: usize, limit: u64) -> Adaptation {
         let lists = [(0..N / 4).collect(), (N / 4..N).collect()];
         let split = NeuronSplit { layers: BTreeMap::from([(3, lists.into())]) };
-        Adaptation::new(&split, &BTreeMap::from([(3, block)]), &BTreeMap::new(), limit)
+        let sizes = Sizes { block, skipped_bytes: 10.0 };
+        Adaptation::new(&split, &BTreeMap::from([(3, sizes)]), &BTreeMap::new(), limit)
     }
 
     /// Tokens in which neurons fire; the share of what fired that was on the device in the last one, and bytes moved.
@@ -222,10 +229,10 @@ mod tests {
     #[test]
     fn the_device_gets_what_has_become_active_within_the_limit() {
         for (block, cost) in [
-            (1, RewriteCost { each: 10, whole: 0, unit: 10 }),
-            (4, RewriteCost { each: 10, whole: 0, unit: 10 }),
-            (4, RewriteCost { each: 0, whole: 300, unit: 20 }),
-            (1, RewriteCost { each: 3, whole: 200, unit: 6 }),
+            (1, RewriteCost { each: 10, whole: 0 }),
+            (4, RewriteCost { each: 10, whole: 0 }),
+            (4, RewriteCost { each: 0, whole: 300 }),
+            (1, RewriteCost { each: 3, whole: 200 }),
         ] {
             let mut a = adaptation(block, 12);
             assert_eq!(run(&mut a, 100, cost, |id| id < 8), (1.0, 0), "nothing is better elsewhere");
@@ -239,7 +246,7 @@ mod tests {
     #[test]
     fn a_quiet_time_saves_no_more_than_some_steps_may_move() {
         let mut a = adaptation(1, 10);
-        let cost = RewriteCost { each: 10, whole: 0, unit: 10 };
+        let cost = RewriteCost { each: 10, whole: 0 };
         run(&mut a, 1000, cost, |id| id < 8);
         for _ in 0..80 {
             a.count(3, 1, (0..N).map(|_| true));
@@ -254,10 +261,10 @@ mod tests {
     #[test]
     fn a_weight_is_not_written_as_a_whole_for_what_it_does_not_pay() {
         let moved = |whole| {
-            let cost = RewriteCost { each: 0, whole, unit: 20 };
+            let cost = RewriteCost { each: 0, whole };
             run(&mut adaptation(1, 10_000), 100, cost, |id| (7..15).contains(&id)).1
         };
-        // Seven neurons that fire in nearly all tokens, of 10 bytes on each device.
+        // Seven neurons that fire in nearly all tokens, of 10 bytes that are else skipped.
         assert_eq!(moved(1000) / 1000, 1);
         assert_eq!(moved(7 * 640), 0);
     }
@@ -265,14 +272,14 @@ mod tests {
     #[test]
     fn without_a_limit_that_covers_a_neuron_nothing_moves() {
         let mut a = adaptation(1, 0);
-        let cost = RewriteCost { each: 1, whole: 0, unit: 2 };
+        let cost = RewriteCost { each: 1, whole: 0 };
         assert_eq!(run(&mut a, 200, cost, |id| id >= 24), (0.0, 0));
     }
 
     #[test]
     fn few_more_active_tokens_are_no_reason() {
         let mut a = adaptation(1, 1000);
-        let cost = RewriteCost { each: 1, whole: 0, unit: 1 };
+        let cost = RewriteCost { each: 1, whole: 0 };
         // Each in half of the tokens, in turn.
         for token in 0..200 {
             assert_eq!(run(&mut a, 1, cost, |id| (id + token) % 2 == 0).1, 0);

@@ -60,11 +60,17 @@ impl<'a> Dividing<'a> {
         }
     }
 
-    /// That a budget was given for neurons which are not divided.
-    pub fn budget_note(g: &Graph, options: &EngineOptions) -> Option<String> {
-        options.neurons.vram_budget?;
-        let why = whole_networks(g, options)?;
-        Some(format!("--vram-budget: neurons are not divided between devices, since {why}"))
+    /// That an option is for neurons which are divided, and they are not.
+    pub fn needless_option(g: &Graph, n_devices: usize, options: &EngineOptions) -> Option<String> {
+        let (option, alone) = match (options.neurons.vram_budget, options.neurons.adapt) {
+            (Some(_), _) => ("--vram-budget", None),
+            (None, Some(_)) => {
+                ("--sparse-adapt", (n_devices < 2).then_some("no device besides the CPU is used"))
+            }
+            (None, None) => return None,
+        };
+        let why = whole_networks(g, options).or(alone)?;
+        Some(format!("{option}: neurons are not divided between devices, since {why}"))
     }
 
     /// The neurons of each device; none are divided where all fit, and where nothing is given to choose them by. `known` is

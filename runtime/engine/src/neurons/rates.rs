@@ -1,6 +1,6 @@
 //! How fast devices read a model's weights, and what it costs that a layer is divided: measured on its own matrices.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Role, Tensor, TensorDef};
 use llmrt_host::Device;
@@ -76,16 +76,20 @@ impl Bench<'_> {
         let x = g.input("x", DType::F32, &[columns]);
         let mut sum: Option<Tensor> = None;
         for def in self.weights(is_it) {
-            if def.n_bytes() > left {
+            // One at least, however large.
+            if def.n_bytes() > left && n_bytes > 0 {
                 continue;
             }
-            (left, n_bytes) = (left - def.n_bytes(), n_bytes + def.n_bytes());
+            (left, n_bytes) = (left.saturating_sub(def.n_bytes()), n_bytes + def.n_bytes());
             let w = g.weight(&def.name, def.dtype, &def.ne[..2], Role::Matrix);
             let y = g.mul_mat(w, x);
             let y = g.sum(y);
             sum = Some(sum.map_or(y, |sum| g.add(sum, y)));
         }
-        let Some(sum) = sum else { return Ok(f64::INFINITY) };
+        let Some(sum) = sum else {
+            let problem = "it has no sparse network by whose matrices devices could be measured".into();
+            return Err(Error::SparseFile { path: "the model".into(), problem });
+        };
         g.output(sum, "sum");
         let x = vec![0; 4 * columns as usize];
         Ok(n_bytes as f64 / self.seconds(g, devices, HashMap::new(), &x)?)

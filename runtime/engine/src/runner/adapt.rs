@@ -2,6 +2,7 @@
 //! (`NeuronOptions::adapt`).
 
 use super::DeviceRunner;
+use crate::deployment::lost;
 use crate::error::Result;
 use crate::neurons::{Adaptation, Swap};
 use llmrt_graph::rows::{Part, layer_of};
@@ -63,15 +64,39 @@ impl Adapting {
 }
 
 impl DeviceRunner {
-    /// Counts which neurons the first `n_tokens` of the last step needed, and moves some. Where that fails, weights are lost: the
-    /// model must be deployed again, and neurons stay where they are from then on.
-    pub(super) fn adapt(&mut self, n_tokens: usize) -> Result<()> {
+    /// Counts which neurons the first `n_tokens` of the last step needed.
+    pub(super) fn count_firings(&mut self, n_tokens: usize) -> Result<()> {
+        let deployment = &mut self.deployment;
+        let Some(Adapting { adaptation, .. }) = &mut deployment.adapting else { return Ok(()) };
+        let step = deployment.last.and_then(|shape| deployment.programs.get(&shape));
+        let Some(step) = step.filter(|step| step.shows_firings()) else { return Ok(()) };
+        let work = &mut self.work.divided;
+        work.n_tokens += n_tokens as u64;
+        step.read_firings(&mut deployment.executor, n_tokens, |firing, on_device, values, scores| {
+            let n = adaptation.lists(firing.layer).get(firing.part).map_or(1, |list| list.len().max(1));
+            for (i, values) in values.chunks_exact(n).enumerate() {
+                let score = |at: usize| scores.get(i * n + at).copied();
+                let fires = values.iter().enumerate().map(|(at, value)| firing.fires(*value, score(at)));
+                let n_active = adaptation.count(firing.layer, firing.part, fires);
+                work.active[1] += n_active;
+                work.active[0] += if on_device { n_active } else { 0 };
+            }
+        })
+    }
+
+    /// Lets neurons change places after a step. Where that fails, weights are lost: the model must be deployed again, and neurons
+    /// stay where they are from then on.
+    pub(super) fn adapt(&mut self) -> Result<()> {
         let Some(mut adapting) = self.deployment.adapting.take() else { return Ok(()) };
-        let adapted = self.adapt_with(&mut adapting, n_tokens);
-        match &adapted {
+        adapting.adaptation.add_step();
+        let moved = self.move_neurons(&mut adapting);
+        match &moved {
             Ok(()) => self.deployment.adapting = Some(adapting),
             Err(e) => {
                 self.options.neurons.adapt = None;
+                if lost(&self.deployment.devices, e).is_none() {
+                    self.options.neurons.split = Some(Arc::new(adapting.adaptation.neurons()));
+                }
                 self.warn(format!(
                     "neurons do not change places any more, and the model is loaded again: {e}"
                 ));
@@ -79,29 +104,7 @@ impl DeviceRunner {
                 self.needs_deployment = true;
             }
         }
-        adapted
-    }
-
-    fn adapt_with(&mut self, adapting: &mut Adapting, n_tokens: usize) -> Result<()> {
-        adapting.adaptation.add_step();
-        let deployment = &mut self.deployment;
-        let step = deployment.last.and_then(|shape| deployment.programs.get(&shape));
-        if let Some(step) = step.filter(|step| step.shows_firings()) {
-            let (adaptation, work) = (&mut adapting.adaptation, &mut self.work.divided);
-            work.n_tokens += n_tokens as u64;
-            step.read_firings(&mut deployment.executor, n_tokens, |firing, values, scores| {
-                let n = adaptation.lists(firing.layer).get(firing.part).map_or(1, |list| list.len().max(1));
-                let is_last = firing.part + 1 == adaptation.lists(firing.layer).len();
-                for (i, values) in values.chunks_exact(n).enumerate() {
-                    let score = |at: usize| scores.get(i * n + at).copied();
-                    let fires = values.iter().enumerate().map(|(at, value)| firing.fires(*value, score(at)));
-                    let n_active = adaptation.count(firing.layer, firing.part, fires);
-                    work.active[1] += n_active;
-                    work.active[0] += if is_last { 0 } else { n_active };
-                }
-            })?;
-        }
-        self.move_neurons(adapting)
+        moved
     }
 
     fn move_neurons(&mut self, adapting: &mut Adapting) -> Result<()> {

@@ -45,8 +45,8 @@ impl DeviceRunner {
         let step = padded.as_ref().unwrap_or(batch);
         let started = Instant::now();
         self.results.clear(batch.n_outputs());
-        self.run(step, output, &request)?;
-        self.adapt(batch.n_tokens())?;
+        self.run(step, output, &request, batch.n_tokens())?;
+        self.adapt()?;
         if output == StepOutput::Logits && self.keeps_hidden {
             self.record_hidden(batch);
         }
@@ -67,8 +67,14 @@ impl DeviceRunner {
         Ok(Rows { n_rows: results.n_rows, logits, largest: &results.largest })
     }
 
-    /// Runs a step and reads its first rows.
-    fn run(&mut self, batch: &Batch, output: StepOutput, request: &TopKRequest) -> Result<()> {
+    /// Runs a step, reads its first rows, and counts what the first `n_tokens` needed.
+    fn run(
+        &mut self,
+        batch: &Batch,
+        output: StepOutput,
+        request: &TopKRequest,
+        n_tokens: usize,
+    ) -> Result<()> {
         let shape = self.options.shape_of(batch, output);
         let shape = StepShape { batch: shape, n_picked: request.n_picked };
         let deployment = &mut self.deployment;
@@ -82,13 +88,16 @@ impl DeviceRunner {
                 return Err(e);
             }
             deployment.programs.without_picking(shape, &deployment.model, &deployment.executor)?;
-            return self.run(batch, output, request);
+            return self.run(batch, output, request, n_tokens);
         }
         deployment.last = Some(shape);
         if let Ok(report) = deployment.executor.report(&deployment.programs[&shape].program) {
             self.work.add(report);
         }
         deployment.programs[&shape].add_needed(&mut deployment.executor, &mut self.work.needed)?;
+        self.count_firings(n_tokens)?;
+        let deployment = &mut self.deployment;
+        let step = &deployment.programs[&shape];
         if self.results.n_rows > 0 {
             self.n_bytes_read = step.read(&mut deployment.executor, request, &mut self.results)?;
         }

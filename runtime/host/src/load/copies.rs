@@ -99,7 +99,7 @@ impl<'a> Copies<'a> {
     pub fn finish(self) -> impl Iterator<Item = (&'a WeightRequest, Placed)> {
         self.items.into_iter().zip(self.layouts).map(|((item, buffer), layout)| {
             let at = canonical(&buffer, 0, item.info.nbytes);
-            (item.request, Placed { layout_id: layout.id, layout_flags: layout.flags, ..at })
+            (item.request, Placed { layout_id: layout.id, layout_flags: layout.flags, is_sealed: true, ..at })
         })
     }
 }

@@ -301,7 +301,7 @@ fn use_in_place<'a>(maps: Vec<Option<Mapping>>, in_place: Vec<Item<'a>>) -> Resu
 /// A tensor in host memory, with GGUF's own bytes.
 pub(super) fn canonical(buffer: &crate::Buffer, offset: u64, nbytes: u64) -> Placed {
     let Layout { id: layout_id, flags: layout_flags, .. } = Layout::canonical(nbytes);
-    Placed { buffer: buffer.clone(), offset, layout_id, layout_flags }
+    Placed { buffer: buffer.clone(), offset, layout_id, layout_flags, is_sealed: false }
 }
 
 fn lost(request: &WeightRequest) -> Error {

@@ -2,9 +2,10 @@
 
 use super::bytes::Bytes;
 use super::place::Item;
-use super::storage::bring;
+use super::storage::{bring, upload};
 use super::weights::{Placed, WeightRequest, Weights};
 use super::{Error, ModelFiles, Result};
+use llmrt_graph::rows::Part;
 
 /// What writing a weight again costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,15 +14,13 @@ pub struct RewriteCost {
     pub each: u64,
     /// Else bytes of the weight, which is written as a whole, since the device has it in another layout.
     pub whole: u64,
-    /// Bytes of a row or column in the file.
-    pub unit: u64,
 }
 
 impl std::ops::Add for RewriteCost {
     type Output = RewriteCost;
 
     fn add(self, b: RewriteCost) -> RewriteCost {
-        RewriteCost { each: self.each + b.each, whole: self.whole + b.whole, unit: self.unit + b.unit }
+        RewriteCost { each: self.each + b.each, whole: self.whole + b.whole }
     }
 }
 
@@ -40,11 +39,11 @@ impl Weights {
         let n_bytes = request.dtype.row_bytes(request.ne[0]).unwrap_or(0) * n_rows;
         let n = request.listed.as_ref().map_or(0, |list| list.len() as u64);
         // Rows, or numbers of a vector: of each change the bytes are together.
-        let is_together = request.ne[1] == n || request.ne[1] == 1;
-        let unit = n_bytes / n.max(1);
+        let is_of_rows = Part::of_name(&request.name).is_some_and(|part| part.is_of_rows());
+        let is_together = is_of_rows || n_rows == 1;
         Ok(match placed.layout_id == 0 && is_together {
-            true => RewriteCost { each: unit, whole: 0, unit },
-            false => RewriteCost { each: 0, whole: n_bytes, unit },
+            true => RewriteCost { each: n_bytes / n.max(1), whole: 0 },
+            false => RewriteCost { each: 0, whole: n_bytes },
         })
     }
 
@@ -52,28 +51,35 @@ impl Weights {
     /// that were written. No work uses the weight meanwhile. After an error its bytes are any.
     pub fn rewrite(&self, files: &ModelFiles, request: &WeightRequest, changed: &[u32]) -> Result<u64> {
         let cost = self.rewrite_cost(request)?;
-        let Placed { buffer, offset, layout_id, .. } = self.found(request)?;
+        let Placed { buffer, offset, layout_id, is_sealed, .. } = self.found(request)?;
         let (info, pieces) = request.find(files)?;
         let item = Item { request, info, pieces };
         let (bytes, mut scratch) = (Bytes { files, maps: &[] }, Vec::new());
         let desc = request.desc(*offset);
         let failed = |source| Error::tensor(request, source);
-        if cost.whole == 0 {
+        buffer.unseal(&desc).map_err(failed)?;
+        let (mut layout, mut problem) = (0, None);
+        if cost.whole > 0 && *is_sealed {
+            let brought = bring(&item, buffer, *offset, &bytes, &mut scratch, &mut |_| Ok(()))?;
+            (layout, problem) = (brought.0.id, brought.1);
+        } else if cost.whole > 0 {
+            upload(&item, buffer, *offset, &bytes, &mut scratch, &mut |_| Ok(()))?;
+        } else {
             for &i in changed {
                 let at = u64::from(i) * cost.each;
                 let row = bytes.get_of(&item, at, cost.each, &mut scratch)?;
                 buffer.set(&desc, row, at).map_err(failed)?;
             }
-            return Ok(cost.of(changed.len() as u64));
+            if *is_sealed {
+                layout = buffer.seal(&desc).map_err(failed)?.id;
+            }
         }
-        buffer.unseal(&desc).map_err(failed)?;
-        let (layout, problem) = bring(&item, buffer, *offset, &bytes, &mut scratch, &mut |_| Ok(()))?;
-        match layout.id == *layout_id {
-            true => Ok(cost.whole),
+        match layout == *layout_id {
+            true => Ok(cost.of(changed.len() as u64)),
             false => Err(Error::OtherLayout {
                 tensor: request.name.clone(),
                 device: request.device.name().into(),
-                problem: problem.unwrap_or_else(|| format!("layout {} after {layout_id}", layout.id)),
+                problem: problem.unwrap_or_else(|| format!("layout {layout} after {layout_id}")),
             }),
         }
     }

@@ -151,6 +151,7 @@ impl<'a> Row<'a> {
     }
 
     fn finish(self) -> Result<Vec<(&'a WeightRequest, Placed)>> {
+        let is_sealed = matches!(self.memory, Memory::Device(_));
         let buffers = match self.memory {
             Memory::Device(buffers) => buffers,
             Memory::Host(pages) => {
@@ -165,7 +166,7 @@ impl<'a> Row<'a> {
         };
         let place = |((item, slot), layout): ((Item<'a>, Slot), Layout)| {
             let at = canonical(&buffers[slot.buffer], slot.offset, item.info.nbytes);
-            (item.request, Placed { layout_id: layout.id, layout_flags: layout.flags, ..at })
+            (item.request, Placed { layout_id: layout.id, layout_flags: layout.flags, is_sealed, ..at })
         };
         Ok(self.items.into_iter().zip(self.layouts).map(place).collect())
     }
@@ -206,7 +207,7 @@ pub(super) fn bring(
 }
 
 /// Uploads a tensor to a device in chunks; `done` is called after each.
-fn upload(
+pub(super) fn upload(
     item: &Item<'_>,
     buffer: &Buffer,
     offset: u64,

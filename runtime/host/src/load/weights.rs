@@ -126,6 +126,8 @@ pub struct Placed {
     pub layout_id: u32,
     /// `abi::types::LAYOUT_*` bits.
     pub layout_flags: u32,
+    /// Whether the device has sealed it, or was to.
+    pub is_sealed: bool,
 }
 
 /// How to load. The default: mapped, nothing checked or kept, no progress.
@@ -191,6 +193,11 @@ impl Weights {
         }
         let options = LoadOptions { mode: self.mode, ..LoadOptions::default() };
         place::place(self, files, std::slice::from_ref(request), Extent::UsedParts, options)
+    }
+
+    /// Whether a device has a weight of this name.
+    pub fn has(&self, name: &str, row: usize) -> bool {
+        self.get(name, row).is_some()
     }
 
     /// Weights of a device, in no order.

@@ -119,7 +119,8 @@ impl Executor {
         if self.strict {
             strict(&resolved.report)?;
         }
-        let loaded = self.memory.allocate_weights(&resolved.graph, &resolved.placement);
+        let loaded =
+            self.memory.allocate_weights(&resolved.graph, &resolved.placement, &self.sharing.neurons);
         loaded.map_err(weights::error)?;
         if self.memory.allocate_states(&resolved.graph, &resolved.placement)? {
             self.prepared.clear();
@@ -301,6 +302,11 @@ impl Executor {
         place.buffer.get(&tensor, bytes, 0)?;
         self.staged = Some(Staged { device, program: program.uid, tensor: t, n_bytes });
         Ok(true)
+    }
+
+    /// Whether an output of the last run is written by the baseline.
+    pub fn is_on_baseline(&self, program: &Program, t: Tensor) -> Result<bool> {
+        Ok(self.output_place(program, t)?.0 + 1 == self.devices.len())
     }
 
     /// Where an output is, and the device that writes it.

@@ -7,6 +7,7 @@ use crate::device::{Buffer, Device, Staging, TensorDesc};
 use crate::error::{Error, Result};
 use crate::load::{self, ModelFiles, WeightRequest, Weights};
 use llmrt_abi::types as abi;
+use llmrt_graph::rows::{NeuronSplit, Part, layer_of};
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -154,13 +155,24 @@ impl Memory {
     }
 
     /// Loads weights that a graph reads on devices that do not have them yet.
-    pub fn allocate_weights(&mut self, g: &Graph, placement: &Placement) -> load::Result<()> {
+    /// Parts by lists get those that devices have now.
+    pub fn allocate_weights(
+        &mut self,
+        g: &Graph,
+        placement: &Placement,
+        neurons: &NeuronSplit,
+    ) -> load::Result<()> {
         for (node, &device) in g.nodes.iter().zip(&placement.node) {
             for owner in node.src.iter().flatten().map(|&t| g.owner(t)) {
                 let def = g.def(owner);
                 if def.kind == Kind::Weight && self.weights.get(&def.name, device).is_none() {
-                    self.weights
-                        .add(&self.files, &WeightRequest::new(g, owner, device, &self.devices[device]))?;
+                    let mut request = WeightRequest::new(g, owner, device, &self.devices[device]);
+                    if let (Some(listed), Some(part)) = (&mut request.listed, Part::of_name(&def.name)) {
+                        let lists = layer_of(part.whole).and_then(|layer| neurons.layers.get(&layer));
+                        let list = lists.and_then(|lists| lists.get(part.index));
+                        list.into_iter().for_each(|list| *listed = list.clone());
+                    }
+                    self.weights.add(&self.files, &request)?;
                 }
             }
         }

@@ -3,7 +3,7 @@
 use llmrt_abi::DType;
 use llmrt_gguf::{Gguf, Metadata, TensorInfo};
 
-use super::{ARCH, SparseFile, Split, VERSION};
+use super::{ARCH, RECALL_KEY, SparseFile, Split, VERSION};
 use crate::{Counts, Error, ModelId};
 
 impl SparseFile {
@@ -27,6 +27,7 @@ impl SparseFile {
         file.thresholds = thresholds(metadata)?;
         file.predictor_threshold = metadata.optional("powerinfer.sparse_threshold")?;
         check_threshold("the predictors", file.predictor_threshold.unwrap_or(0.0))?;
+        file.predictor_recall = metadata.optional(RECALL_KEY)?;
         file.counts = counts(bytes, &gguf)?;
         file.quantiles = quantiles(bytes, &gguf)?;
         file.predictors = predictors(&gguf)?;

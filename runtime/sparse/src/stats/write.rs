@@ -6,7 +6,7 @@ use llmrt_abi::DType;
 use llmrt_gguf::writer::{self, Tables, WriteError};
 use llmrt_gguf::{Array, Metadata, TensorInfo, TensorShape, Value};
 
-use super::{ARCH, SparseFile, VERSION};
+use super::{ARCH, RECALL_KEY, SparseFile, VERSION};
 
 /// Where a tensor's bytes come from.
 enum Data<'a> {
@@ -53,6 +53,9 @@ fn metadata(file: &SparseFile) -> Metadata {
     }
     if let Some(threshold) = file.predictor_threshold {
         metadata.set("powerinfer.sparse_threshold", threshold);
+    }
+    if let Some(recall) = file.predictor_recall {
+        metadata.set(RECALL_KEY, recall);
     }
     for (s, split) in file.splits.iter().enumerate() {
         metadata.set(format!("sparse.split.{s}.devices"), split.devices.clone());

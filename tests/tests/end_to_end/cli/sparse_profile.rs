@@ -119,4 +119,15 @@ fn trained_predictors_pick_what_gives_most_and_make_a_model_that_predicts() {
     let picked = logits(&[]);
     let error = llmrt_tests::nmse(&picked, &all);
     assert!(picked != all && error < 0.5, "{error}");
+
+    let recall = file.predictor_recall.unwrap();
+    assert!((0.85..=1.0).contains(&recall), "{recall}");
+    let line = |flags: &[&str]| {
+        let run = &mut llmrt(["run", "-v", "--raw", "-n", "2", "-p", "Once", "-m"]);
+        let stderr = String::from_utf8(succeed(run.arg(&out).args(flags)).stderr).unwrap();
+        stderr.lines().find(|line| line.contains("predictors picked had")).map(str::to_string)
+    };
+    let found = line(&[]).unwrap();
+    assert!(found.contains(&format!("{:.2} %", 100.0 * recall)), "{found}");
+    assert_eq!([line(&["--sparse", "exact"]), line(&["--sparse-threshold", "0.5"])], [None, None]);
 }

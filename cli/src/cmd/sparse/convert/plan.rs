@@ -10,6 +10,7 @@ use crate::model::OpenModel;
 use llmrt_gguf::{Flavour, Metadata, TensorInfo, TensorShape};
 use llmrt_graph::quant;
 use llmrt_graph::rows::layer_of;
+use llmrt_sparse::stats::RECALL_KEY;
 use std::io::{self, Write};
 
 /// A tensor of the new file.
@@ -188,6 +189,9 @@ pub fn metadata(model: &OpenModel, to: Format, predictors: Option<&Predictors<'_
             }
             if let Some(threshold) = predictors.and_then(|predictors| predictors.threshold) {
                 metadata.set("powerinfer.sparse_threshold", threshold);
+            }
+            if let Some(recall) = predictors.and_then(|predictors| predictors.recall) {
+                metadata.set(RECALL_KEY, recall);
             }
         }
     }

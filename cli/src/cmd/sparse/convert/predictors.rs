@@ -10,6 +10,7 @@ use llmrt_gguf::TensorInfo;
 use llmrt_graph::quant;
 use llmrt_graph::rows::layer_of;
 use llmrt_sparse::Predictor;
+use llmrt_sparse::stats::{RECALL_KEY, SparseFile};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,8 @@ use std::path::{Path, PathBuf};
 pub struct Predictors<'a> {
     /// A neuron counts as active if its score is not below this.
     pub threshold: Option<f32>,
+    /// What they find at this threshold, if it was measured.
+    pub recall: Option<f32>,
     /// fc1, then fc2 of each layer, under their names in a model.
     tensors: Vec<TensorInfo>,
     source: Source<'a>,
@@ -40,7 +43,8 @@ impl<'a> Predictors<'a> {
             Some(file) => Some(of_stats(inputs::stats_of(model, file)?)),
             None if !own.is_empty() => {
                 let threshold = model.metadata().f32("powerinfer.sparse_threshold");
-                Some(Predictors { threshold, tensors: own, source: Source::Model(model) })
+                let recall = model.metadata().f32(RECALL_KEY);
+                Some(Predictors { threshold, recall, tensors: own, source: Source::Model(model) })
             }
             None => beside()?.map(of_stats),
         };
@@ -102,8 +106,10 @@ impl<'a> Predictors<'a> {
     }
 }
 
-fn of_stats((file, bytes): (llmrt_sparse::stats::SparseFile, Vec<u8>)) -> Predictors<'static> {
-    Predictors { threshold: file.predictor_threshold, tensors: file.predictors, source: Source::Stats(bytes) }
+fn of_stats((file, bytes): (SparseFile, Vec<u8>)) -> Predictors<'static> {
+    let SparseFile { predictor_threshold: threshold, predictor_recall: recall, predictors: tensors, .. } =
+        file;
+    Predictors { threshold, recall, tensors, source: Source::Stats(bytes) }
 }
 
 /// model_<layer>.pt of a folder. They get the type of the model's own matrices, or F16 where rows are no whole blocks.
@@ -128,7 +134,7 @@ fn of_torch<'a>(dir: &Path, model: &OpenModel) -> Result<Predictors<'a>> {
             tensors.push(TensorInfo { name, dtype, ne, n_dims: 2, file: i, offset: 0, nbytes });
         }
     }
-    Ok(Predictors { threshold: config_threshold(dir)?, tensors, source: Source::Torch(paths) })
+    Ok(Predictors { threshold: config_threshold(dir)?, recall: None, tensors, source: Source::Torch(paths) })
 }
 
 /// `sparse_threshold` of config.json, if there is one.

@@ -1,6 +1,7 @@
 //! Weights of divided networks, which change places between runs.
 
 use super::Executor;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::load::{self, RewriteCost, WeightRequest};
 use llmrt_graph::rows::NeuronSplit;
@@ -27,10 +28,15 @@ impl Executor {
         self.memory.weights().0.rewrite_cost(request).map_err(error)
     }
 
-    /// Writes a part of a weight again, where it is, after its list has changed at `changed`, and returns the bytes that were written.
-    /// After an error its bytes are any. Takes the executor for itself, so that no run reads them meanwhile.
+    /// Writes a part of a weight again, on all devices that have it, after its list has changed at `changed`, and returns the bytes that
+    /// were written. After an error its bytes are any. Takes the executor for itself, so that no run reads them meanwhile.
     pub fn rewrite(&mut self, request: &WeightRequest, changed: &[u32]) -> Result<u64> {
         let (weights, files) = self.memory.weights();
-        weights.rewrite(files, request, changed).map_err(error)
+        let rows = self.devices.iter().enumerate().filter(|(row, _)| weights.has(&request.name, *row));
+        let write = |(row, device): (usize, &Arc<Device>)| {
+            let request = WeightRequest { row, device: device.clone(), ..request.clone() };
+            weights.rewrite(files, &request, changed).map_err(error)
+        };
+        rows.map(write).sum()
     }
 }
