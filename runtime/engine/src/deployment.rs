@@ -12,7 +12,7 @@ use llmrt_host::load::{self, LoadOptions, ModelFiles};
 use llmrt_host::sched::executor::Executor;
 use llmrt_host::sched::limits::strict;
 use llmrt_host::{Device, DeviceState};
-use llmrt_models::{Model, SparseMode};
+use llmrt_models::Model;
 use std::sync::Arc;
 
 /// What an engine computes with.
@@ -84,9 +84,8 @@ impl Deployment {
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();
         let PlacementPlan { model, devices, sharing, .. } = placement;
-        let needed = options.count_needed && options.sparse.mode != SparseMode::Off;
         let is_adapted = options.neurons.adapt.filter(|_| !sharing.neurons.layers.is_empty());
-        let counting = Counting { needed, firings: is_adapted.is_some() };
+        let counting = Counting { needed: options.count_needed, firings: is_adapted.is_some() };
         let neurons = sharing.neurons.clone();
         let mut executor = Executor::new(
             devices.clone(),
