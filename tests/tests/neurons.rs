@@ -244,6 +244,13 @@ fn budget(bytes: Option<u64>) -> EngineOptions {
     EngineOptions { n_ctx: 64, n_batch: 32, neurons, ..EngineOptions::default() }
 }
 
+/// Bytes of the first device with all neurons on the CPU.
+fn dense_bytes(lab: &Lab, model: &Path, mut options: EngineOptions) -> u64 {
+    options.neurons.split = Some(Arc::new(split(1, |_| 1)));
+    let row = &PlacementPlan::new(&lab.pair(), &files(model), &options).unwrap().device_plans()[0];
+    row.weights + row.kv + row.compute
+}
+
 #[test]
 fn a_device_gets_the_most_active_neurons_that_its_budget_has_room_for() {
     let lab = lab("");
@@ -334,11 +341,7 @@ fn an_index_beside_the_model_is_used_if_its_neurons_fit() {
         let plan = PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
         plan.sharing.neurons.layers.values().map(|lists| lists[0].to_vec()).collect::<Vec<_>>()
     };
-    let mut none = budget(None);
-    none.neurons.split = Some(Arc::new(split(1, |_| 1)));
-    let dense = PlacementPlan::new(&lab.pair(), &files(&model), &none).unwrap();
-    let row = &dense.device_plans()[0];
-    let dense = row.weights + row.kv + row.compute;
+    let dense = dense_bytes(&lab, &model, budget(None));
     assert_eq!(chosen(dense + (128 << 10)), hot);
     // 64 neurons of three rows of 128 halves and predictors of 32 take 53 KiB.
     let fewer: usize = chosen(dense + (40 << 10)).iter().map(Vec::len).sum();
@@ -548,10 +551,7 @@ fn a_split_beside_the_model_is_used_on_its_devices_if_it_fits() {
     let lab = lab("");
     let dir = tempfile::tempdir().unwrap();
     let Some(model) = counted_llama(dir.path()) else { return };
-    let mut options = budget(None);
-    options.neurons.split = Some(Arc::new(split(1, |_| 1)));
-    let row = &PlacementPlan::new(&lab.pair(), &files(&model), &options).unwrap().device_plans()[0];
-    let dense = row.weights + row.kv + row.compute;
+    let dense = dense_bytes(&lab, &model, budget(None));
     let chosen = |bytes, index| {
         let mut options = budget(Some(bytes));
         options.neurons.index = index;
@@ -581,12 +581,10 @@ fn the_kv_cache_comes_before_neurons() {
     let lab = lab("");
     let dir = tempfile::tempdir().unwrap();
     let Some(model) = counted_llama(dir.path()) else { return };
-    let mut options = budget(None);
-    options.neurons.split = Some(Arc::new(split(1, |_| 1)));
-    (options.n_ctx, options.max_seqs) = (64, 64);
-    let row = &PlacementPlan::new(&lab.pair(), &files(&model), &options).unwrap().device_plans()[0];
+    let mut options = EngineOptions { max_seqs: 64, ..budget(None) };
     // Room for the dense parts, the cache of all sequences and some neurons.
-    options.neurons = budget(Some(row.weights + row.kv + row.compute + (100 << 10))).neurons;
+    let room = dense_bytes(&lab, &model, options.clone()) + (100 << 10);
+    options.neurons.vram_budget = Some(room);
     let share = memory::KvLimit::Share(1.0);
     let n_blocks = memory::kv_blocks(&lab.pair(), &files(&model), &options, share).unwrap();
     assert_eq!(n_blocks, 64 * 64 / 16);

@@ -84,8 +84,8 @@ impl Deployment {
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();
         let PlacementPlan { model, devices, sharing, .. } = placement;
-        let is_adapted = options.neurons.adapt.filter(|_| !sharing.neurons.layers.is_empty());
-        let counting = Counting { needed: options.count_needed, firings: is_adapted.is_some() };
+        let swap_limit = options.neurons.adapt.filter(|_| !sharing.neurons.layers.is_empty());
+        let counting = Counting { needed: options.count_needed, firings: swap_limit.is_some() };
         let neurons = sharing.neurons.clone();
         let mut executor = Executor::new(
             devices.clone(),
@@ -96,7 +96,7 @@ impl Deployment {
             (options.strict, sharing),
         )?;
         let (programs, last) = Programs::prepare(&model, &mut executor, options, counting)?;
-        let adapting = is_adapted.map(|limit| {
+        let adapting = swap_limit.map(|limit| {
             let adaptation = neurons::adaptation(&model, files, options, &neurons, limit)?;
             Adapting::new(adaptation, requests, &executor)
         });

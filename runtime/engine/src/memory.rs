@@ -113,18 +113,7 @@ impl PlacementPlan {
         files: &ModelFiles,
         options: &EngineOptions,
     ) -> Result<PlacementPlan> {
-        let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
-        let mut model = Model::new(&files.model.metadata, find)?;
-        let mut notes = Vec::from_iter(unused_note(&model, files)?);
-        notes.extend(projector_note(&model));
-        let sparse = crate::sparse::options(files, &options.sparse)?;
-        if sparse != SparseOptions::default() {
-            model = model.with_neurons(sparse)?;
-        } else if let ([_baseline], Some(reason)) = (devices, crate::sparse::few_zeros(files, &model)?) {
-            model = model.with_neurons(SparseOptions { mode: SparseMode::Off, ..sparse })?;
-            notes.push(reason);
-        }
-        model.set_context(options.n_ctx as u64);
+        let (mut model, mut notes) = model(devices, files, options)?;
         let step = model.whole_graph(&options.largest_shape(model.spec()))?;
         let shows_firings = options.neurons.adapt.is_some();
         let counted =
@@ -250,6 +239,27 @@ impl PlacementPlan {
             None => Ok(()),
         }
     }
+}
+
+/// The model of these files for the options' context and rule of sparse networks, and what a user should learn of it.
+pub(crate) fn model(
+    devices: &[Arc<Device>],
+    files: &ModelFiles,
+    options: &EngineOptions,
+) -> Result<(Model, Vec<String>)> {
+    let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
+    let mut model = Model::new(&files.model.metadata, find)?;
+    let mut notes = Vec::from_iter(unused_note(&model, files)?);
+    notes.extend(projector_note(&model));
+    let sparse = crate::sparse::options(files, &options.sparse)?;
+    if sparse != SparseOptions::default() {
+        model = model.with_neurons(sparse)?;
+    } else if let ([_baseline], Some(reason)) = (devices, crate::sparse::few_zeros(files, &model)?) {
+        model = model.with_neurons(SparseOptions { mode: SparseMode::Off, ..sparse })?;
+        notes.push(reason);
+    }
+    model.set_context(options.n_ctx as u64);
+    Ok((model, notes))
 }
 
 /// Graphs of the steps that take the most memory.
@@ -446,7 +456,7 @@ pub fn kv_blocks(
     let mut one = EngineOptions { kv_blocks: Some(needed), ..options.clone() };
     let mut placement = PlacementPlan::new(devices, files, &one)?;
     let all = options.n_blocks_of_all();
-    if devices.len() > 1 && one.neurons.split.is_none() {
+    if devices.len() > 1 && one.neurons.split.is_none() && placement.model.skips_zeros()? {
         // The cache comes before neurons on devices, whether it leaves room for all of them or not.
         let whole = EngineOptions { kv_blocks: Some(all), ..options.clone() };
         let whole = PlacementPlan::new(devices, files, &whole)?.sharing.neurons;

@@ -15,8 +15,9 @@ pub use source::index_beside;
 pub use time::NeuronTimes;
 
 use crate::error::Result;
-use crate::memory::PlacementPlan;
+use crate::memory;
 use crate::options::EngineOptions;
+use llmrt_graph::Graph;
 use llmrt_graph::rows::{Network, NeuronSplit};
 use llmrt_host::Device;
 use llmrt_host::load::ModelFiles;
@@ -56,8 +57,8 @@ pub enum IndexUse {
 
 /// How fast devices are, the CPU last, measured on matrices of a model, which are loaded for it.
 pub fn rates(devices: &[Arc<Device>], files: &Arc<ModelFiles>, options: &EngineOptions) -> Result<Vec<Rate>> {
-    let plan = PlacementPlan::new(devices, files, options)?;
-    let step = plan.model.whole_graph(&options.largest_shape(plan.model.spec()))?;
+    let (model, _) = memory::model(devices, files, options)?;
+    let step = model.whole_graph(&options.largest_shape(model.spec()))?;
     rates::measure(&step, devices, files, options.n_threads)
 }
 
@@ -69,8 +70,8 @@ pub fn times(
     neurons: &NeuronSplit,
     rates: &[Rate],
 ) -> Result<NeuronTimes> {
-    let plan = PlacementPlan::new(devices, files, options)?;
-    let (networks, shares) = known(&plan.model, files, options)?;
+    let (model, _) = memory::model(devices, files, options)?;
+    let (networks, shares) = known(&model, files, options)?;
     Ok(time::predict(&networks, &shares, neurons, rates))
 }
 
@@ -81,7 +82,7 @@ fn known(
     options: &EngineOptions,
 ) -> Result<(Vec<Network>, Vec<Vec<f32>>)> {
     let graph = model.whole_graph(&options.largest_shape(model.spec()))?;
-    let networks: Vec<Network> = graph.networks().into_iter().filter(|network| network.is_sparse).collect();
+    let networks = sparse_networks(&graph);
     let mut source = Source::new(files, &options.neurons);
     // Where the counts are not usable, a note has the reason already.
     let shares = source.counts(&networks).ok().flatten().map(source::Counted::shares).unwrap_or_default();
@@ -130,13 +131,20 @@ fn hottest(networks: &[Network], counts: &[Counts], room: u64) -> Vec<Vec<u32>> 
         (*k, left) = (*k + more, left - more);
     }
     let neurons = |((sums, k), network): ((&Counts, usize), &Network)| {
-        let of_block = |unit: u32| {
-            let first = unit * block as u32;
-            first..(first + block as u32).min(network.n_neurons as u32)
-        };
-        sums.hottest(k).into_iter().flat_map(of_block).collect()
+        neurons_of(&sums.hottest(k), block as u32, network)
     };
     sums.iter().zip(chosen).zip(networks).map(neurons).collect()
+}
+
+/// The neurons of some blocks of a network, whose last block may be shorter.
+fn neurons_of(blocks: &[u32], block: u32, network: &Network) -> Vec<u32> {
+    let of_block = |i: &u32| i * block..((i + 1) * block).min(network.n_neurons as u32);
+    blocks.iter().flat_map(of_block).collect()
+}
+
+/// The networks of a graph most of whose neurons give zeros.
+fn sparse_networks(g: &Graph) -> Vec<Network> {
+    g.networks().into_iter().filter(|network| network.is_sparse).collect()
 }
 
 /// The same share of each network: its first neurons, in whole blocks.

@@ -71,8 +71,8 @@ pub struct EngineOptions {
     /// Which neurons are computed, of models most of whose neurons give zeros. Without a threshold that of
     /// `LLAMA_SPARSE_PRED_THRESHOLD` counts, then that of the file.
     pub sparse: SparseOptions,
-    /// Count what each token of a step of its own needs of such a model's weights ([`crate::work::NeededWork`]), unless its
-    /// neurons are divided: some more nodes in those steps.
+    /// Count what each token of a step of its own needs of such a model's weights ([`crate::work::NeededWork`]): some more nodes in
+    /// those steps.
     pub count_needed: bool,
     /// How neurons of such models are divided between the first device and the CPU, where it has too little memory for all.
     pub neurons: NeuronOptions,

@@ -80,7 +80,7 @@ impl Results {
 }
 
 impl StepProgram {
-    /// The graph of a shape, with networks in parts by the neurons of each device.
+    /// The graph of a shape. What is counted of divided networks is counted by part.
     pub fn new(
         model: &Model,
         shape: &StepShape,
@@ -88,12 +88,14 @@ impl StepProgram {
         neurons: &NeuronSplit,
     ) -> Result<StepProgram> {
         let step = model.graph(&shape.batch)?;
-        let mut graph = match neurons.layers.is_empty() {
-            true => step.graph,
-            false => step.graph.split_neurons(neurons),
-        };
-        let needed = if counting.needed && shape.batch.n_tokens == 1 { graph.count_needed() } else { None };
+        let is_counted = counting.needed && shape.batch.n_tokens == 1;
         let is_shown = counting.firings && shape.batch.n_tokens <= MAX_SHOWN_TOKENS;
+        // Else networks are divided where the graph is placed.
+        let mut graph = match (is_counted || is_shown) && !neurons.layers.is_empty() {
+            true => step.graph.split_neurons(neurons),
+            false => step.graph,
+        };
+        let needed = if is_counted { graph.count_needed() } else { None };
         let firings = if is_shown { graph.firings() } else { Vec::new() };
         let picked = (shape.n_picked > 0).then(|| Picked::new(&mut graph, step.logits, shape.n_picked));
         let program = Program::new(graph.finish().map_err(llmrt_models::Error::from)?);

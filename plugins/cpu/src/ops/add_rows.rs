@@ -3,14 +3,12 @@
 //! An element of y is loaded and stored once for all of them, and no row becomes f32 in memory. Bits are those of
 //! [`super::out_prod::add_scaled`] for one row after the other, as [`super::rows::read`] gives it.
 
+use super::rows::{F16, Numbers, Q4_0, Q8_0, STEP};
 use crate::simd::{Isa, LANES, Simd, dispatch};
 use llmrt_plugin::DType;
 
 /// Rows that are added together.
 pub const AT_ONCE: usize = 4;
-
-/// Elements of a step: two vectors.
-pub const STEP: usize = 2 * LANES;
 
 /// How many bytes have the elements of a step; `None` for dtypes without this kernel.
 pub fn step_bytes(dtype: DType) -> Option<usize> {
@@ -29,53 +27,6 @@ pub fn add_rows(isa: Isa, dtype: DType, rows: [&[u8]; AT_ONCE], factors: [f32; A
         DType::Q8_0 => add::<Q8_0>(isa, rows, factors, y),
         DType::Q4_0 => add::<Q4_0>(isa, rows, factors, y),
         _ => {}
-    }
-}
-
-/// Numbers of a row.
-trait Numbers {
-    /// Bytes of a step.
-    const BYTES: usize;
-
-    /// The elements of a step.
-    fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2];
-}
-
-struct F16;
-struct Q8_0;
-struct Q4_0;
-
-impl Numbers for F16 {
-    const BYTES: usize = 2 * STEP;
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2] {
-        let halves = bytes.as_chunks::<32>().0;
-        [s.load_f16(&halves[0]), s.load_f16(&halves[1])]
-    }
-}
-
-impl Numbers for Q8_0 {
-    const BYTES: usize = 34;
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2] {
-        let d = s.splat_f16(u16::from_le_bytes([bytes[0], bytes[1]]));
-        let q = bytes[2..].as_chunks::<16>().0;
-        [s.mul(s.float(s.load_i8(&q[0])), d), s.mul(s.float(s.load_i8(&q[1])), d)]
-    }
-}
-
-impl Numbers for Q4_0 {
-    const BYTES: usize = 18;
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2] {
-        let (mask, offset) = (s.splat_i(15), s.splat_i(8));
-        let d = s.splat_f16(u16::from_le_bytes([bytes[0], bytes[1]]));
-        let q = s.load_i8(&bytes[2..].as_chunks::<16>().0[0]);
-        let number = |q| s.fma(s.float(s.sub_i(s.and(q, mask), offset)), d, s.zero());
-        [number(q), number(s.shr(q, 4))]
     }
 }
 

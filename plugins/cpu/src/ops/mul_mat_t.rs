@@ -3,7 +3,7 @@
 //! A unit of work is a piece of some rows of y. Row k of w is read once for all of them, unless none has a use for it. Sums
 //! are in the order of k.
 
-use super::add_rows::{AT_ONCE, STEP, add_rows, step_bytes};
+use super::add_rows::{AT_ONCE, add_rows, step_bytes};
 use super::check::{self, Answer, ensure};
 use super::out_prod::add_scaled;
 use super::output::Tile;
@@ -73,7 +73,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
 
 /// Whether rows are added without being decoded to memory first.
 fn is_added_undecoded(w: &Tensor, elems: &Range<usize>) -> bool {
-    let is_whole = elems.start.is_multiple_of(STEP) && elems.len().is_multiple_of(STEP);
+    let is_whole = elems.start.is_multiple_of(rows::STEP) && elems.len().is_multiple_of(rows::STEP);
     is_whole && w.has_dense_rows() && step_bytes(w.dtype).is_some()
 }
 
@@ -89,7 +89,7 @@ fn add_together(
 ) {
     let [_, columns, ..] = y.dims();
     let bytes = step_bytes(w.dtype).unwrap_or(0);
-    let bytes = elems.start / STEP * bytes..elems.end / STEP * bytes;
+    let bytes = elems.start / rows::STEP * bytes..elems.end / rows::STEP * bytes;
     let y = y.row([columns.start, 0, 0]);
     for (i, rows) in used[..n].as_chunks::<AT_ONCE>().0.iter().enumerate() {
         let next = (i + GROUPS_AHEAD) * AT_ONCE;

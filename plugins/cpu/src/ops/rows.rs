@@ -113,30 +113,79 @@ dispatch! {
     fn to_f16(x: &[f32], out: &mut [u8]) = to_f16_with;
 }
 
+/// Elements of a step: two vectors, and a block of some formats.
+pub const STEP: usize = 2 * LANES;
+
+/// Numbers of a row, by steps.
+pub trait Numbers {
+    /// Bytes of a step.
+    const BYTES: usize;
+
+    /// The elements of a step.
+    fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2];
+}
+
+/// Numbers of two bytes.
+pub struct F16;
 /// Blocks of d (F16) and 32 signed bytes: short enough to do without a panel.
-#[inline(always)]
-pub fn from_q8_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
-    for (block, out) in bytes.as_chunks::<34>().0.iter().zip(out.as_chunks_mut::<32>().0) {
-        let d = s.splat_f16(u16::from_le_bytes([block[0], block[1]]));
-        let (q, to) = (block[2..].as_chunks::<16>().0, out.as_chunks_mut::<16>().0);
-        s.store(s.mul(s.float(s.load_i8(&q[0])), d), &mut to[0]);
-        s.store(s.mul(s.float(s.load_i8(&q[1])), d), &mut to[1]);
+pub struct Q8_0;
+/// Blocks of d (F16) and 16 bytes, of which the low bits are elements 0 to 15, the high ones 16 to 31: (q - 8) · d.
+pub struct Q4_0;
+
+impl Numbers for F16 {
+    const BYTES: usize = 2 * STEP;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2] {
+        let halves = bytes.as_chunks::<32>().0;
+        [s.load_f16(&halves[0]), s.load_f16(&halves[1])]
     }
 }
 
-/// Blocks of d (F16) and 16 bytes, of which the low bits are elements 0 to 15, the high ones 16 to 31: (q - 8) · d.
+impl Numbers for Q8_0 {
+    const BYTES: usize = 34;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2] {
+        let d = s.splat_f16(u16::from_le_bytes([bytes[0], bytes[1]]));
+        let q = bytes[2..].as_chunks::<16>().0;
+        [s.mul(s.float(s.load_i8(&q[0])), d), s.mul(s.float(s.load_i8(&q[1])), d)]
+    }
+}
+
+impl Numbers for Q4_0 {
+    const BYTES: usize = 18;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2] {
+        let (mask, offset) = (s.splat_i(15), s.splat_i(8));
+        let d = s.splat_f16(u16::from_le_bytes([bytes[0], bytes[1]]));
+        let q = s.load_i8(&bytes[2..].as_chunks::<16>().0[0]);
+        // Plus 0, as other formats have it: of a negative d, 0 stays positive.
+        let number = |q| s.fma(s.float(s.sub_i(s.and(q, mask), offset)), d, s.zero());
+        [number(q), number(s.shr(q, 4))]
+    }
+}
+
+/// Decodes whole steps.
+#[inline(always)]
+fn from_steps<S: Simd, N: Numbers>(s: S, bytes: &[u8], out: &mut [f32]) {
+    for (bytes, to) in bytes.chunks_exact(N::BYTES).zip(out.as_chunks_mut::<STEP>().0) {
+        let (to, x) = (to.as_chunks_mut::<LANES>().0, N::load(s, bytes));
+        s.store(x[0], &mut to[0]);
+        s.store(x[1], &mut to[1]);
+    }
+}
+
+/// Decodes blocks of Q8_0.
+#[inline(always)]
+pub fn from_q8_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
+    from_steps::<S, Q8_0>(s, bytes, out)
+}
+
 #[inline(always)]
 fn from_q4_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
-    let (mask, offset) = (s.splat_i(15), s.splat_i(8));
-    for (block, out) in bytes.as_chunks::<18>().0.iter().zip(out.as_chunks_mut::<32>().0) {
-        let d = s.splat_f16(u16::from_le_bytes([block[0], block[1]]));
-        let (q, to) = (block[2..].as_chunks::<16>().0, out.as_chunks_mut::<16>().0);
-        let q = s.load_i8(&q[0]);
-        for (q, to) in [q, s.shr(q, 4)].into_iter().zip(to) {
-            // Plus 0, as other formats have it: of a negative d, 0 stays positive.
-            s.store(s.fma(s.float(s.sub_i(s.and(q, mask), offset)), d, s.zero()), to);
-        }
-    }
+    from_steps::<S, Q4_0>(s, bytes, out)
 }
 
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! How much room devices have for neurons, found by placing: first with all neurons on the CPU, then with as many as fit.
 
 use super::source::{Source, free};
-use super::{IndexUse, NeuronOptions, split, time};
+use super::{IndexUse, NeuronOptions, sparse_networks, split, time};
 use crate::error::{Error, Result};
 use crate::memory::DevicePlan;
 use crate::options::EngineOptions;
@@ -49,9 +49,9 @@ impl<'a> Dividing<'a> {
             && whole_networks(g, options).is_none()
             && options.neurons.index != IndexUse::Off
             && (!options.strict || budget.is_some());
-        let networks = if is_possible { g.networks() } else { Vec::new() };
+        let networks = if is_possible { sparse_networks(g) } else { Vec::new() };
         Dividing {
-            networks: networks.into_iter().filter(|network| network.is_sparse).collect(),
+            networks,
             options: &options.neurons,
             source: Source::new(files, &options.neurons),
             budget,

@@ -41,12 +41,13 @@ pub(super) struct Source<'a> {
     files: &'a ModelFiles,
     /// Whether any neurons will do where nothing is known of them, since they change places later.
     takes_any: bool,
+    /// Whether choices that were saved count: the index, and splits.
+    takes_saved: bool,
     /// The index, if it is there and counts.
     index: Option<PathBuf>,
     hot: Option<Lists>,
     /// Of the file beside the model, if they count. Read with the counts.
     splits: Vec<Split>,
-    takes_splits: bool,
     /// The outer option: not read yet; the inner one: there are none.
     counts: Option<Option<Counted>>,
 }
@@ -54,12 +55,11 @@ pub(super) struct Source<'a> {
 impl<'a> Source<'a> {
     /// Of these files. Reads nothing.
     pub fn new(files: &'a ModelFiles, options: &NeuronOptions) -> Source<'a> {
+        let takes_saved = options.index == IndexUse::Saved && options.rates.is_none();
         let beside = files.files().next().map(|file| index_beside(&file.path));
-        let index = beside.filter(|path| options.index == IndexUse::Saved && path.exists());
-        let takes_splits = options.index == IndexUse::Saved && options.rates.is_none();
-        let index = index.filter(|_| takes_splits);
+        let index = beside.filter(|path| takes_saved && path.exists());
         let (takes_any, splits) = (options.adapt.is_some(), Vec::new());
-        Source { files, takes_any, index, hot: None, splits, takes_splits, counts: None }
+        Source { files, takes_any, takes_saved, index, hot: None, splits, counts: None }
     }
 
     /// Whether there is an index, a split or counts, or any neurons will do.
@@ -147,7 +147,7 @@ impl<'a> Source<'a> {
     pub fn counts(&mut self, networks: &[Network]) -> Result<Option<&Counted>> {
         if self.counts.is_none() {
             let (counts, splits) = counts(self.files, networks)?;
-            self.splits = if self.takes_splits { splits } else { Vec::new() };
+            self.splits = if self.takes_saved { splits } else { Vec::new() };
             self.counts = Some(counts);
         }
         Ok(self.counts.as_ref().and_then(Option::as_ref))

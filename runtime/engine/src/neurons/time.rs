@@ -3,8 +3,8 @@
 //! In a layer a device reads all of its neurons, the CPU those that are active, at the same time ([`llmrt_sparse::solve`]), and of all
 //! neurons what decides whether they are: gates, or the last matrix of predictors.
 
-use super::bytes_of;
 use super::rates::Rate;
+use super::{bytes_of, neurons_of};
 use crate::error::{Error, Result};
 use llmrt_graph::rows::{Network, NeuronSplit};
 use llmrt_sparse::Counts;
@@ -76,16 +76,10 @@ pub(super) fn least(
     let of_device = |d: usize| {
         let of_network = |(i, blocks): (usize, &Counts)| {
             let before: usize = plan.neurons[i][..d].iter().sum();
-            let order = blocks.order();
-            let chosen = order.iter().skip(before).take(plan.neurons[i][d]);
-            let n_neurons = networks[i].n_neurons as u32;
-            let of_block = |&unit: &u32| {
-                let first = unit * block as u32;
-                first..(first + block as u32).min(n_neurons)
-            };
-            let mut ids: Vec<u32> = chosen.flat_map(of_block).collect();
-            ids.sort_unstable();
-            ids
+            let mut chosen = blocks.order().split_off(before);
+            chosen.truncate(plan.neurons[i][d]);
+            chosen.sort_unstable();
+            neurons_of(&chosen, block as u32, &networks[i])
         };
         blocks.iter().enumerate().map(of_network).collect()
     };

@@ -1,7 +1,7 @@
 //! Which neurons of divided networks fire: the numbers between the products of each part, as results that can be read.
 
 use super::{Part, layer_of};
-use crate::graph::Graph;
+use crate::graph::{Graph, Node};
 use crate::ops::Pick;
 use crate::tensor::{Kind, Tensor};
 use llmrt_abi::{DType, Op};
@@ -25,12 +25,16 @@ impl Firing {
         let is_picked = |(_, pick): &(Tensor, Pick)| score.is_some_and(|score| pick.passes(score));
         value != 0.0 && self.scores.as_ref().is_none_or(is_picked)
     }
+
+    fn tensors(&self) -> impl Iterator<Item = Tensor> {
+        std::iter::once(self.values).chain(self.scores.map(|(t, _)| t))
+    }
 }
 
 impl Graph {
     /// Makes results of what the neurons of each part of a divided network give. Graphs without such parts stay as they are.
     pub fn firings(&mut self) -> Vec<Firing> {
-        let firing = |node: &crate::graph::Node| {
+        let firing = |node: &Node| {
             let [Some(w), Some(values)] = *node.src.first_chunk()? else { return None };
             let def = self.def(w);
             let part = Part::of_name(&def.name).filter(Part::is_listed)?;
@@ -49,16 +53,11 @@ impl Graph {
                     && def.view.is_none()
             };
             let found = Firing { layer: layer_of(part.whole)?, part: part.index, values, scores };
-            let read = [Some(values), scores.map(|(t, _)| t)];
-            (by_neurons && def.kind == Kind::Weight && read.into_iter().flatten().all(is_readable))
-                .then_some(found)
+            let is_it = by_neurons && def.kind == Kind::Weight && found.tensors().all(is_readable);
+            is_it.then_some(found)
         };
         let found: Vec<Firing> = self.nodes.iter().filter_map(firing).collect();
-        for firing in &found {
-            for t in [Some(firing.values), firing.scores.map(|(t, _)| t)].into_iter().flatten() {
-                self.tensors[t.0 as usize].output = true;
-            }
-        }
+        found.iter().flat_map(Firing::tensors).for_each(|t| self.tensors[t.0 as usize].output = true);
         found
     }
 }

@@ -21,9 +21,11 @@ impl NeuronSplit {
     pub fn all_on_last(&self) -> NeuronSplit {
         let of_layer = |(layer, lists): (&usize, &Vec<Arc<[u32]>>)| {
             let n: usize = lists.iter().map(|list| list.len()).sum();
-            let mut none = vec![Arc::<[u32]>::default(); lists.len()];
-            none.iter_mut().next_back().into_iter().for_each(|last| *last = (0..n as u32).collect());
-            (*layer, none)
+            let mut lists = vec![Arc::<[u32]>::default(); lists.len()];
+            if let Some(last) = lists.last_mut() {
+                *last = (0..n as u32).collect();
+            }
+            (*layer, lists)
         };
         NeuronSplit { layers: self.layers.iter().map(of_layer).collect() }
     }

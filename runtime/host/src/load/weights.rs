@@ -195,11 +195,6 @@ impl Weights {
         place::place(self, files, std::slice::from_ref(request), Extent::UsedParts, options)
     }
 
-    /// Whether a device has a weight of this name.
-    pub fn has(&self, name: &str, row: usize) -> bool {
-        self.get(name, row).is_some()
-    }
-
     /// Weights of a device, in no order.
     pub fn on(&self, row: usize) -> impl Iterator<Item = (&str, &Placed)> {
         self.placed.get(&row).into_iter().flatten().map(|(name, placed)| (name.as_str(), placed))

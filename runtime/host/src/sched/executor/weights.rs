@@ -32,7 +32,8 @@ impl Executor {
     /// were written. After an error its bytes are any. Takes the executor for itself, so that no run reads them meanwhile.
     pub fn rewrite(&mut self, request: &WeightRequest, changed: &[u32]) -> Result<u64> {
         let (weights, files) = self.memory.weights();
-        let rows = self.devices.iter().enumerate().filter(|(row, _)| weights.has(&request.name, *row));
+        let rows =
+            self.devices.iter().enumerate().filter(|(row, _)| weights.get(&request.name, *row).is_some());
         let write = |(row, device): (usize, &Arc<Device>)| {
             let request = WeightRequest { row, device: device.clone(), ..request.clone() };
             weights.rewrite(files, &request, changed).map_err(error)
