@@ -109,12 +109,13 @@ pub fn session(global: &Global, model: OpenModel, loading: &ModelArgs, n_ctx: us
 /// The tokens of a text, which must have some.
 pub fn tokens(model: &OpenModel, file: &Path) -> Result<Vec<TokenId>> {
     let text = text::of_file(file)?;
-    let options = EncodeOptions { add_special: true, parse_special: false };
-    let tokens = model.tokenizer()?.encode_within(&text, options, UNTIL_INTERRUPTED)?;
-    match tokens.is_empty() {
-        true => Err(Error::usage(format!("{}: is empty: give a text", file.display()))),
-        false => Ok(tokens),
+    // A token that begins every text would make one of nothing.
+    if text.trim().is_empty() {
+        let problem = "there is no text in it: give one like those that the model is for";
+        return Err(Error::usage(format!("{}: {problem}", file.display())));
     }
+    let options = EncodeOptions { add_special: true, parse_special: false };
+    Ok(model.tokenizer()?.encode_within(&text, options, UNTIL_INTERRUPTED)?)
 }
 
 /// What was found so far.

@@ -70,6 +70,18 @@ fn thresholds_for_two_fifths_of_the_bytes_cost_little_and_greedy_ones_less_than_
 }
 
 #[test]
+fn a_text_of_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, story) = model_and_story(dir.path(), Some("relu"));
+    for (text, command) in [("", "profile"), (" \n", "profile"), ("", "predictor")] {
+        std::fs::write(&story, text).unwrap();
+        let refused = fail(llmrt(["sparse", command, "-f"]).arg(&story).arg(&model), 2);
+        assert!(refused.contains("story.txt: there is no text in it: give one"), "{refused}");
+    }
+    assert!(!model.with_extension("sparse.gguf").exists());
+}
+
+#[test]
 fn neurons_that_fire_are_counted_and_reported_and_a_file_of_another_model_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (model, story) = model_and_story(dir.path(), Some("relu"));
