@@ -11,6 +11,8 @@ pub struct Error {
     pub exit: Exit,
     /// What was found, what was expected, what to do.
     pub message: String,
+    /// Whether the message begins with the file that it is about.
+    pub names_file: bool,
 }
 
 /// Exit codes, as `llmrt --help` lists them.
@@ -53,7 +55,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error with its exit code.
     pub fn new(exit: Exit, message: impl std::fmt::Display) -> Error {
-        Error { exit, message: message.to_string() }
+        Error { exit, message: message.to_string(), names_file: false }
     }
 
     /// Wrong usage.
@@ -63,7 +65,11 @@ impl Error {
 
     /// A file that cannot be used.
     pub fn file(path: &Path, problem: impl std::fmt::Display) -> Error {
-        Error::new(Exit::File, format!("{}: {problem}", printable_path(path)))
+        Error::new(Exit::File, format!("{}: {problem}", printable_path(path))).of_file()
+    }
+
+    fn of_file(self) -> Error {
+        Error { names_file: true, ..self }
     }
 
     /// A file or folder that the system does not let us write.
@@ -90,7 +96,7 @@ impl Error {
     pub fn of_model(self, name: &str) -> Error {
         let name = &*printable(name);
         match self.exit {
-            Exit::File if !self.message.starts_with(name) => {
+            Exit::File if !self.names_file && !self.message.starts_with(name) => {
                 Error { message: format!("{name}: {}", self.message), ..self }
             }
             _ => self,
@@ -136,6 +142,7 @@ impl From<llmrt_engine::Error> for Error {
             Engine::KvTooSmall { .. } => Exit::Memory,
             Engine::NeverFits(_) => Exit::Usage,
             Engine::Model(e) => return e.into(),
+            Engine::SparseFile { .. } => return Error::new(Exit::File, e).of_file(),
             Engine::Load { device: Some(_), .. } => Exit::Device,
             Engine::Load { .. } => Exit::File,
             Engine::BadParam { .. } | Engine::BadBias { .. } | Engine::BiasOutOfVocab { .. } => Exit::Usage,
@@ -220,6 +227,15 @@ mod tests {
             assert!(error.message.contains(expected), "{}", error.message);
             assert_eq!(error.exit.code(), 1);
         }
+    }
+
+    #[test]
+    fn a_file_of_statistics_is_a_file_that_cannot_be_used_and_is_named_alone() {
+        let (path, problem) = ("x.sparse.gguf".to_string(), "was made for y.gguf".to_string());
+        let error = Error::from(llmrt_engine::Error::SparseFile { path, problem }).of_model("x.gguf");
+        assert_eq!((error.exit.code(), &*error.message), (3, "x.sparse.gguf: was made for y.gguf"));
+        let error = Error::new(Exit::File, "has no weights").of_model("x.gguf");
+        assert_eq!(error.message, "x.gguf: has no weights");
     }
 
     #[test]

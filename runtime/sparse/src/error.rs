@@ -127,7 +127,8 @@ pub enum Error {
     #[error("is of version {found}, this llmrt reads {expected}: make it again")]
     StatsVersion { found: u32, expected: u32 },
     #[error(
-        "was made for {} (checksum {}), not for {} (checksum {}): the model, or its quantisation, is another; make it again",
+        "was made for {} (checksum {}), not for {} (checksum {}): the model, or its quantisation, is another; \
+         replace it with `llmrt sparse profile MODEL -f TEXT --force`, or remove it",
         shown(made_for),
         shown(found),
         shown(model),

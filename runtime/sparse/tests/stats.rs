@@ -64,7 +64,7 @@ fn another_model_is_refused_by_the_name_of_the_old_one() {
         e.contains("made for tiny (checksum 0123456789ab), not for other (checksum fedcba987654)"),
         "{e}"
     );
-    assert!(e.contains("make it again"), "{e}");
+    assert!(e.contains("`llmrt sparse profile MODEL -f TEXT --force`"), "{e}");
     assert_eq!(file.check_counts(&[3]), Err(Error::WrongLayers { found: 2, expected: 1 }));
     assert_eq!(file.check_counts(&[3, 4]), Err(Error::WrongCounts { found: 3, expected: 4 }));
 }

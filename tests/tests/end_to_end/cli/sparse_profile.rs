@@ -97,6 +97,9 @@ fn neurons_that_fire_are_counted_and_reported_and_a_file_of_another_model_is_ref
     let other = ["--override-kv", "llama.hidden_activation=str:relu2"];
     let refused = fail(llmrt(["sparse", "profile", "-f"]).arg(&story).arg(&model).args(other), 3);
     assert!(refused.contains("was made for stories.gguf"), "{refused}");
+    let run = ["run", "-n", "1", "-p", "Once", "--sparse", "magnitude", "-m"];
+    assert_eq!(fail(llmrt(run).arg(&model).args(other), 3), refused, "the same error of all commands");
+    assert!(refused.contains("`llmrt sparse profile MODEL -f TEXT --force`"), "{refused}");
     let forced = profile(&model, &story, &[&other[..], &["--force", "--chunks", "1"]].concat());
     assert!(forced.counts.len() == 4 && forced.counts != file.counts);
 }
