@@ -328,6 +328,23 @@ fn what_neurons_cannot_be_chosen_by_is_noted_and_all_are_on_the_cpu() {
     assert!(plan(IndexUse::Off).unwrap().sharing.neurons.layers.is_empty());
 }
 
+/// Attention, predictors and the KV cache come before neurons, and what they need does not depend on what is given.
+#[test]
+fn a_budget_below_the_dense_parts_has_no_neurons_and_the_note_has_what_is_needed() {
+    let lab = lab("");
+    let dir = tempfile::tempdir().unwrap();
+    let Some(model) = counted_llama(dir.path()) else { return };
+    let needed = dense_bytes(&lab, &model, budget(None));
+    for part in 1..24 {
+        let bytes = needed * part / 20;
+        let plan = PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
+        let neurons = if plan.devices.len() > 1 { plan.resolved.report.neurons[0].0 } else { 0 };
+        let note = format!("the budget of {bytes} bytes is less than the {needed} of the dense parts");
+        let is_noted = plan.notes.iter().any(|found| found.contains(&note));
+        assert_eq!((is_noted, neurons > 0), (bytes < needed, bytes > needed), "{bytes}: {:?}", plan.notes);
+    }
+}
+
 #[test]
 fn an_index_beside_the_model_is_used_if_its_neurons_fit() {
     let lab = lab("");
@@ -552,13 +569,22 @@ fn a_split_beside_the_model_is_used_on_its_devices_if_it_fits() {
     let dir = tempfile::tempdir().unwrap();
     let Some(model) = counted_llama(dir.path()) else { return };
     let dense = dense_bytes(&lab, &model, budget(None));
-    let chosen = |bytes, index| {
+    let plan = |bytes, index| {
         let mut options = budget(Some(bytes));
         options.neurons.index = index;
-        let plan = PlacementPlan::new(&lab.pair(), &files(&model), &options)?;
+        PlacementPlan::new(&lab.pair(), &files(&model), &options)
+    };
+    let chosen = |bytes, index| {
+        let neurons = plan(bytes, index)?.sharing.neurons.clone();
         Ok::<Vec<Vec<u32>>, llmrt_engine::Error>(
-            plan.sharing.neurons.layers.values().map(|lists| lists[0].to_vec()).collect(),
+            neurons.layers.values().map(|lists| lists[0].to_vec()).collect(),
         )
+    };
+    // Why the split is not used, if it is not.
+    let why = |bytes, index| {
+        let notes = plan(bytes, index).unwrap().notes;
+        let of_split = notes.into_iter().filter(|note| note.contains("llama.sparse.gguf"));
+        of_split.collect::<Vec<_>>().join("; ")
     };
     let hot: Vec<Vec<u32>> = vec![(0..N_FF).filter(|i| i % 4 == 1).collect(); N_LAYERS];
     let none: Vec<Vec<u32>> = vec![vec![]; N_LAYERS];
@@ -569,8 +595,18 @@ fn a_split_beside_the_model_is_used_on_its_devices_if_it_fits() {
     assert_eq!(chosen(room, IndexUse::Saved).unwrap(), hot);
     assert_eq!(chosen(room, IndexUse::Renewed).unwrap(), none, "there are no counts");
     assert_eq!(chosen(room - (128 << 10), IndexUse::Saved).unwrap(), none, "it does not fit");
+    assert_eq!([why(room, IndexUse::Saved), why(room, IndexUse::Renewed)], ["", ""]);
+    let found = why(room - (128 << 10), IndexUse::Saved);
+    let expected =
+        "the split for sim:sim.0 is not used: its neurons take 425984 bytes of sim:sim.0, which has";
+    assert!(found.contains(expected), "{found}");
+    let found = why(1 << 30, IndexUse::Saved);
+    assert!(found.contains("is not used: all neurons fit into sim:sim.0"), "{found}");
     write_split(&model, &["sim:sim.1"], |i| u8::from(i % 4 == 1), N_FF);
     assert_eq!(chosen(room, IndexUse::Saved).unwrap(), none, "another device");
+    let found = why(room, IndexUse::Saved);
+    assert!(found.contains("it has no split for sim:sim.0, only for sim:sim.1"), "{found}");
+    assert_eq!(why(1 << 30, IndexUse::Saved), "", "it is not for this device");
     write_split(&model, &["sim:sim.0"], |_| 1, N_FF - 1);
     let problem = chosen(room, IndexUse::Saved).unwrap_err().to_string();
     assert!(problem.contains("llama.sparse.gguf") && problem.contains("llmrt sparse solve"), "{problem}");

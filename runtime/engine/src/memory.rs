@@ -154,8 +154,12 @@ impl PlacementPlan {
             known.sharing.neurons = dividing.split(&mut known, &plan_of, &mut notes)?;
             let resolved = placed(steps, &devices, &known)?;
             sharing = known.sharing;
-            let placement = PlacementPlan { model, devices, sharing, vram_budget, resolved, warnings, notes };
-            let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
+            let mut placement =
+                PlacementPlan { model, devices, sharing, vram_budget, resolved, warnings, notes };
+            let Some((d, plan)) = placement.first_short_of_memory() else {
+                placement.notes.extend(dividing.skipped_split);
+                return Ok(placement);
+            };
             if dividing.take_off(d, plan.missing()) {
                 PlacementPlan { model, devices, sharing, warnings, notes, .. } = placement;
                 continue;

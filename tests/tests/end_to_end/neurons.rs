@@ -211,6 +211,15 @@ fn a_split_by_measured_rates_is_kept_beside_the_model_and_its_time_is_predicted(
     let time = |placed: &Value| placed["neuron_seconds"].as_f64().unwrap();
     assert!(time(&by_split) < time(&by_counts) / 10.0, "{by_split} {by_counts}");
     assert_eq!(on_device(&placed(&["--reset-gpu-index"])), on_device(&by_counts));
+    // Where the split is not used, `run` and `inspect` note it, once.
+    let (_, stderr) = story(&mut on("sim:sim"), &model, &["-b", "8", "-c", "128", "--vram-budget", "1"]);
+    let why = "warning: .*relu.sparse.gguf: the split for sim:sim is not used: all neurons fit into sim:sim";
+    let (start, end) = why.split_once(".*").unwrap();
+    let is_it = |line: &&str| line.starts_with(start) && line.ends_with(end);
+    assert_eq!(stderr.lines().filter(is_it).count(), 1, "{stderr}");
+    let inspect = ["inspect", "--placement", "-b", "8", "-c", "128", "--vram-budget", "1"];
+    let stderr = String::from_utf8(succeed(on("sim:sim").args(inspect).arg(&model)).stderr).unwrap();
+    assert_eq!(stderr.lines().filter(is_it).count(), 1, "{stderr}");
     // The counts are still there.
     succeed(llmrt(["sparse", "report"]).arg(&model));
 

@@ -33,6 +33,8 @@ pub(crate) struct Dividing<'a> {
     /// Bytes that turned out to be too many, by device.
     too_many: Vec<u64>,
     is_divided: bool,
+    /// Why the last division is not that of a split beside the model, if there is one.
+    pub skipped_split: Option<String>,
 }
 
 impl<'a> Dividing<'a> {
@@ -57,6 +59,7 @@ impl<'a> Dividing<'a> {
             budget,
             too_many: vec![0; n_devices],
             is_divided: false,
+            skipped_split: None,
         }
     }
 
@@ -83,6 +86,7 @@ impl<'a> Dividing<'a> {
     ) -> Result<Arc<NeuronSplit>> {
         let n_devices = known.budget.len();
         self.is_divided = false;
+        self.skipped_split = None;
         if let (Some(split), true) = (&self.options.split, n_devices > 1) {
             return Ok(split.clone());
         }
@@ -103,14 +107,25 @@ impl<'a> Dividing<'a> {
         }
         let none = vec![vec![Vec::new(); networks.len()]; n_devices - 1];
         known.sharing.neurons = Arc::new(split(&networks, &none));
+        let limited = known.budget[0];
+        if self.budget.is_some() {
+            // All that the dense parts need, whatever is given for it: of a limited device no more is placed than fits.
+            known.budget[0] = None;
+        }
         let rows = plan_of(known)?;
+        known.budget[0] = limited;
         let used = |row: &DevicePlan| row.weights + row.kv + row.compute;
         let (dense, free_bytes) = (used(&rows[0]), rows[0].free.unwrap_or(0));
+        let names: Vec<&str> = rows[..n_devices - 1].iter().map(|row| row.device.as_str()).collect();
         match (dense > free_bytes, self.budget) {
-            (true, None) => return Ok(Arc::default()),
+            (true, None) => {
+                let why = "there is no room for the dense parts";
+                self.skipped_split = self.source.unused(&self.networks, &names, why);
+                return Ok(Arc::default());
+            }
             (true, Some(_)) => {
                 if !notes.iter().any(|note| note.ends_with(TOO_LITTLE)) {
-                    let name = &rows[0].device;
+                    let name = names[0];
                     notes.push(format!(
                         "{name}: the budget of {free_bytes} bytes is less than the {dense} {TOO_LITTLE}"
                     ));
@@ -121,6 +136,8 @@ impl<'a> Dividing<'a> {
         }
         let all: u64 = networks.iter().map(|network| network.bytes).sum();
         if self.too_many.iter().all(|&n| n == 0) && free_bytes - dense >= all {
+            let why = format!("all neurons fit into {}", names[0]);
+            self.skipped_split = self.source.unused(&self.networks, &names, &why);
             return Ok(Arc::default());
         }
         let room = rows[..n_devices - 1].iter().enumerate().map(|(d, row)| {
@@ -128,7 +145,6 @@ impl<'a> Dividing<'a> {
             let taken = used(row).saturating_add(margin).saturating_add(self.too_many[d]);
             row.free.unwrap_or(0).saturating_sub(taken)
         });
-        let names: Vec<&str> = rows[..n_devices - 1].iter().map(|row| row.device.as_str()).collect();
         match self.lists(&is_free, &names, room.collect(), notes) {
             Ok(lists) => {
                 self.is_divided = true;
@@ -147,8 +163,9 @@ impl<'a> Dividing<'a> {
         room: Vec<u64>,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Vec<Vec<u32>>>> {
-        if let Some(lists) = self.source.split(&self.networks, is_free, names, &room)? {
-            return Ok(lists);
+        match self.source.split(&self.networks, is_free, names, &room)? {
+            Ok(lists) => return Ok(lists),
+            Err(why) => self.skipped_split = why,
         }
         let rates = self.options.rates.as_deref().filter(|rates| rates.len() == room.len() + 1);
         if let Some(rates) = rates

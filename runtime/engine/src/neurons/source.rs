@@ -69,16 +69,25 @@ impl<'a> Source<'a> {
     }
 
     /// The neurons of each of the named devices by free network, as a split of the file beside the model has them that was made for
-    /// these devices; `None` where there is none that fits into so many bytes of each.
+    /// these devices; else, if there are splits, a note why none that fits into so many bytes of each is there.
     pub fn split(
         &mut self,
         networks: &[Network],
         is_free: &[bool],
         devices: &[&str],
         room: &[u64],
-    ) -> Result<Option<Vec<Lists>>> {
+    ) -> Result<std::result::Result<Vec<Lists>, Option<String>>> {
         self.counts(networks)?;
-        let Some(split) = self.splits.iter().find(|split| split.devices == devices) else { return Ok(None) };
+        let Some(split) = self.splits.iter().find(|split| split.devices == devices) else {
+            let others: Vec<_> = self.splits.iter().map(|split| split.devices.join(", ")).collect();
+            let note = format!(
+                "{}: it has no split for {}, only for {}: `llmrt sparse solve --measure` makes one",
+                self.stats_path().display(),
+                devices.join(", "),
+                others.join("; for ")
+            );
+            return Ok(Err((!others.is_empty()).then_some(note)));
+        };
         check_split(split, networks).map_err(|problem| self.failed_stats(problem))?;
         let of_device = |d: usize| -> Lists {
             let list = |of_layer: &Vec<u8>| {
@@ -92,12 +101,36 @@ impl<'a> Source<'a> {
         let bytes = |lists: &Lists| -> u64 {
             free_networks.iter().zip(lists).map(|(network, list)| bytes_of(network, list.len())).sum()
         };
-        Ok(lists.iter().zip(room).all(|(lists, room)| bytes(lists) <= *room).then_some(lists))
+        let mut needs = devices.iter().zip(lists.iter().map(bytes)).zip(room);
+        let Some(((device, bytes), room)) = needs.find(|((_, bytes), room)| bytes > room) else {
+            return Ok(Ok(lists));
+        };
+        let why = format!(
+            "its neurons take {bytes} bytes of {device}, which has room for {room}: make another with \
+             `llmrt sparse solve --measure`"
+        );
+        Ok(Err(Some(self.unused_note(devices, &why))))
+    }
+
+    /// A note that a split for these devices is not used, if there is one.
+    pub fn unused(&mut self, networks: &[Network], devices: &[&str], why: &str) -> Option<String> {
+        // Nothing depends on the file, so neither does a problem of it count.
+        self.counts(networks).ok()?;
+        let is_there = self.splits.iter().any(|split| split.devices == devices);
+        is_there.then(|| self.unused_note(devices, why))
+    }
+
+    fn unused_note(&self, devices: &[&str], why: &str) -> String {
+        let path = self.stats_path();
+        format!("{}: the split for {} is not used: {why}", path.display(), devices.join(", "))
+    }
+
+    fn stats_path(&self) -> PathBuf {
+        self.files.files().next().map(|file| path_beside(&file.path)).unwrap_or_default()
     }
 
     fn failed_stats(&self, problem: String) -> Error {
-        let path = self.files.files().next().map(|file| path_beside(&file.path)).unwrap_or_default();
-        failed(&path)(problem)
+        failed(&self.stats_path())(problem)
     }
 
     /// The neurons of the free networks that a device with room for `room` bytes of them gets: those of the index, if they fit,
