@@ -172,6 +172,8 @@ fn summary(layers: &[Layer<'_>], counted: &Counted, neurons: &[usize]) -> String
     let n: usize = neurons.iter().sum();
     let size: u64 = layers.iter().zip(neurons).map(|(layer, &k)| layer.neuron_bytes() * k as u64).sum();
     let covered = counted.layers.iter().zip(neurons).map(|(c, &k)| c.sorted()[..k].iter().sum::<f64>());
+    // From 0 on, since the sum of nothing is -0.
+    let covered = covered.fold(0.0, |sum, n| sum + n);
     let total: f64 = counted.layers.iter().map(|counts| counts.total()).sum();
     let share = |part: f64, of: f64| if of > 0.0 { 100.0 * part / of } else { 0.0 };
     format!(
@@ -179,6 +181,6 @@ fn summary(layers: &[Layer<'_>], counted: &Counted, neurons: &[usize]) -> String
         n_things(layers.len(), "layer"),
         share(n as f64, all as f64),
         bytes(size),
-        share(covered.sum(), total)
+        share(covered, total)
     )
 }

@@ -271,6 +271,7 @@ fn a_budget_below_the_dense_parts_is_an_empty_split() {
     let done = succeed(&mut solve(&folder.join("pt"), "0.0001"));
     let stderr = String::from_utf8(done.stderr).unwrap();
     assert!(stderr.contains("is below the") && stderr.contains("an empty split"), "{stderr}");
+    assert!(stderr.contains("(0.0 %), 0 B, 0.0 % of activations"), "{stderr}");
     assert!(fail(&mut solve(&folder.join("pt"), "nan"), 2).contains("expected at least 0 GiB"));
     let stderr = fail(&mut solve(&folder.join("pt/refuse"), "1"), 3);
     assert!(stderr.contains("no file activation_<layer>.pt"), "{stderr}");
