@@ -4,7 +4,9 @@ use crate::server::App;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use llmrt::engine::work::DividedWork;
 use llmrt::engine::{EngineStats, Work};
+use llmrt::host::sched::report::Report;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -54,16 +56,25 @@ impl Histogram {
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     let entries = app.registry.entries();
     let loaded = entries.iter().filter_map(|entry| {
-        let engine = &entry.loaded()?.engine;
-        Some((entry.name(), engine.stats(), engine.work()))
+        let model = entry.loaded()?;
+        let (stats, work) = (model.engine.stats(), model.engine.work());
+        Some(Loaded { name: entry.name(), stats, work, last: model.placement.report().unwrap_or_default() })
     });
     let loaded: Vec<Loaded<'_>> = loaded.collect();
     let text = write(&app.metrics, &loaded);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-/// A loaded model: its name, its counters, and what its devices have executed.
-type Loaded<'a> = (&'a str, EngineStats, Work);
+/// A loaded model.
+#[derive(Default)]
+struct Loaded<'a> {
+    name: &'a str,
+    stats: EngineStats,
+    /// What its devices have executed.
+    work: Work,
+    /// Where its last step ran; of no devices before the first step.
+    last: Report,
+}
 
 /// Name, type and help of what each loaded model has, and its value.
 type Row = (&'static str, &'static str, &'static str, fn(&EngineStats) -> f64);
@@ -108,16 +119,17 @@ fn usage(stats: &EngineStats) -> f64 {
 fn write(metrics: &Metrics, models: &[Loaded<'_>]) -> String {
     let mut out = String::new();
     for (name, kind, help, value) in ROWS {
-        let rows = models.iter().map(|(model, stats, _)| (label(model), value(stats)));
+        let rows = models.iter().map(|model| (label(model.name), value(&model.stats)));
         family(&mut out, name, kind, help, rows);
     }
-    let ends = models.iter().flat_map(|(model, stats, _)| {
+    let ends = models.iter().flat_map(|Loaded { name, stats, .. }| {
         let of = [("stop", stats.n_stopped), ("length", stats.n_at_length), ("abort", stats.n_aborted)];
         let of = of.into_iter().chain([("error", stats.n_failed)]);
-        of.map(|(reason, n)| (format!("{},finished_reason=\"{reason}\"", label(model)), n as f64))
+        of.map(|(reason, n)| (format!("{},finished_reason=\"{reason}\"", label(name)), n as f64))
     });
     family(&mut out, "vllm:request_success_total", "counter", "Ended requests, by why.", ends);
     write_work(models, &mut out);
+    write_neurons(models, &mut out);
     let time = [
         ("vllm:time_to_first_token_seconds", "Time to the first token.", &metrics.first_token),
         ("vllm:time_per_output_token_seconds", "Time between tokens of a text.", &metrics.inter_token),
@@ -130,7 +142,7 @@ fn write(metrics: &Metrics, models: &[Loaded<'_>]) -> String {
 
 /// Where steps were executed.
 fn write_work(models: &[Loaded<'_>], out: &mut String) {
-    let of = |value: fn(&Work) -> u64| models.iter().map(move |(m, _, work)| (label(m), value(work) as f64));
+    let of = |value: fn(&Work) -> u64| models.iter().map(move |m| (label(m.name), value(&m.work) as f64));
     let help = "Steps that devices executed.";
     family(out, "llmrt:steps_total", "counter", help, of(|work| work.n_steps));
     let help = "Steps whose program was made for them.";
@@ -139,18 +151,45 @@ fn write_work(models: &[Loaded<'_>], out: &mut String) {
     family(out, "llmrt:splits_total", "counter", help, of(|work| work.n_splits));
     let help = "Bytes copied between devices.";
     family(out, "llmrt:copied_bytes_total", "counter", help, of(|work| work.copied_bytes));
-    let nodes = models.iter().flat_map(|(model, _, work)| {
-        work.devices.iter().map(|d| (of_device(model, &d.device), d.n_nodes as f64))
+    let nodes = models.iter().flat_map(|Loaded { name, work, .. }| {
+        work.devices.iter().map(|d| (of_device(name, &d.device), d.n_nodes as f64))
     });
     family(out, "llmrt:nodes_total", "counter", "Executed nodes.", nodes);
-    let fallbacks = models.iter().flat_map(|(model, _, work)| {
+    let fallbacks = models.iter().flat_map(|Loaded { name, work, .. }| {
         work.devices.iter().map(|d| {
             let here = work.fallbacks.iter().filter(|f| f.device == d.device);
-            (of_device(model, &d.device), here.map(|f| f.n_nodes).sum::<u64>() as f64)
+            (of_device(name, &d.device), here.map(|f| f.n_nodes).sum::<u64>() as f64)
         })
     });
     let help = "Nodes that ran here and not on the first device.";
     family(out, "llmrt:fallback_nodes_total", "counter", help, fallbacks);
+}
+
+/// Which devices have the neurons of models whose neurons are divided, and what became of those that change places.
+fn write_neurons(models: &[Loaded<'_>], out: &mut String) {
+    let divided = || models.iter().filter(|model| model.last.neurons.iter().any(|(n, _)| *n > 0));
+    let of_devices = |value: fn(&(u64, u64)) -> u64| {
+        divided().flat_map(move |Loaded { name, last, .. }| {
+            let rows = last.devices.iter().zip(&last.neurons);
+            rows.map(move |(device, neurons)| (of_device(name, device), value(neurons) as f64))
+        })
+    };
+    let help = "Neurons that a device has.";
+    family(out, "llmrt:neurons", "gauge", help, of_devices(|(n, _)| *n));
+    let help = "Bytes of their weights.";
+    family(out, "llmrt:neuron_bytes", "gauge", help, of_devices(|(_, bytes)| *bytes));
+    let of = |value: fn(&DividedWork) -> u64| {
+        let adapted = models.iter().filter(|model| model.work.divided.n_tokens > 0);
+        adapted.map(move |model| (label(model.name), value(&model.work.divided) as f64))
+    };
+    let help = "Active neurons of counted tokens, with --sparse-adapt.";
+    family(out, "llmrt:active_neurons_total", "counter", help, of(|divided| divided.active[1]));
+    let help = "Of these, those on devices.";
+    family(out, "llmrt:active_neurons_on_devices_total", "counter", help, of(|divided| divided.active[0]));
+    let help = "Neurons that devices got in place of others.";
+    family(out, "llmrt:moved_neurons_total", "counter", help, of(|divided| divided.n_moved));
+    let help = "Bytes of weights that were written for it.";
+    family(out, "llmrt:moved_neuron_bytes_total", "counter", help, of(|divided| divided.moved_bytes));
 }
 
 /// A metric with its rows: labels and values.
@@ -197,7 +236,7 @@ mod tests {
         let stats = EngineStats { n_running: 2, n_blocks: 4, n_blocks_used: 1, ..counted() };
         let devices = vec![DeviceWork { device: "cpu".into(), n_nodes: 9 }];
         let work = Work { n_steps: 3, devices, ..Work::default() };
-        let text = write(&metrics, &[("a\"b", stats, work)]);
+        let text = write(&metrics, &[Loaded { name: "a\"b", stats, work, ..Loaded::default() }]);
         for line in [
             "vllm:num_requests_running{model_name=\"a\\\"b\"} 2",
             "vllm:kv_cache_usage_perc{model_name=\"a\\\"b\"} 0.25",
@@ -212,5 +251,36 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
+        assert!(!text.contains("llmrt:neurons{"), "none are divided: {text}");
+    }
+
+    #[test]
+    fn divided_neurons_are_counted_by_device_and_what_changes_places_by_model() {
+        let last = Report {
+            devices: vec!["card".into(), "cpu".into()],
+            neurons: vec![(300, 4096), (724, 9000)],
+            ..Report::default()
+        };
+        let divided = DividedWork { n_tokens: 2, active: [30, 50], n_moved: 7, moved_bytes: 640 };
+        let work = Work { divided, ..Work::default() };
+        let text = write(
+            &Metrics::default(),
+            &[
+                Loaded { name: "m", work, last, ..Loaded::default() },
+                Loaded { name: "n", ..Loaded::default() },
+            ],
+        );
+        for line in [
+            "llmrt:neurons{model_name=\"m\",device=\"card\"} 300",
+            "llmrt:neurons{model_name=\"m\",device=\"cpu\"} 724",
+            "llmrt:neuron_bytes{model_name=\"m\",device=\"card\"} 4096",
+            "llmrt:active_neurons_total{model_name=\"m\"} 50",
+            "llmrt:active_neurons_on_devices_total{model_name=\"m\"} 30",
+            "llmrt:moved_neurons_total{model_name=\"m\"} 7",
+            "llmrt:moved_neuron_bytes_total{model_name=\"m\"} 640",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("neurons_total{model_name=\"n\""), "{text}");
     }
 }

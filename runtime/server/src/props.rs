@@ -69,10 +69,14 @@ fn of_placement(placement: &Placement) -> Value {
 
 fn of_report(report: &Report) -> Value {
     let name = |row: usize| report.devices.get(row).map_or("", String::as_str);
+    let is_divided = report.neurons.iter().any(|(n, _)| *n > 0);
     let device = |(row, device): (usize, &String)| {
         let mut fields = Map::from_iter([("device".to_string(), json!(device))]);
         fields.extend(report.nodes.get(row).map(|n| ("n_nodes".to_string(), json!(n))));
         fields.extend(report.compute_bytes.get(row).map(|n| ("compute_bytes".to_string(), json!(n))));
+        if let (Some((n, bytes)), true) = (report.neurons.get(row), is_divided) {
+            fields.extend([("n_neurons".to_string(), json!(n)), ("neuron_bytes".to_string(), json!(bytes))]);
+        }
         Value::from(fields)
     };
     let fallbacks = report.fallbacks.iter().map(|group| {
@@ -110,6 +114,7 @@ mod tests {
             compute_bytes: vec![64, 32],
             n_copies: 1,
             copied_bytes: 16,
+            neurons: vec![(0, 0), (0, 0)],
             ..Report::default()
         });
         let placed = of_placement(&placement);
@@ -119,5 +124,16 @@ mod tests {
             json!([{ "device": "sim0", "n_nodes": 5 }, { "device": "cpu", "n_nodes": 1 }])
         );
         assert_eq!((&placed["n_copies"], &placed["copied_bytes"]), (&json!(1), &json!(16)));
+    }
+
+    #[test]
+    fn a_placement_has_the_neurons_of_each_device_where_they_are_divided() {
+        let placed = of_report(&Report {
+            devices: vec!["sim0".into(), "cpu".into()],
+            neurons: vec![(300, 4096), (724, 9000)],
+            ..Report::default()
+        });
+        assert_eq!(placed["devices"][0], json!({ "device": "sim0", "n_neurons": 300, "neuron_bytes": 4096 }));
+        assert_eq!(placed["devices"][1], json!({ "device": "cpu", "n_neurons": 724, "neuron_bytes": 9000 }));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::client::Server;
 use llmrt_tests::build::plugin;
+use llmrt_tests::fixtures::root;
 use serde_json::{Value, json};
 
 const PROMPT: &str = "Once upon a time";
@@ -58,6 +59,33 @@ fn a_receipt_and_the_metrics_have_fallbacks_by_device() {
     let of_cpu = |line: &&str| line.starts_with("llmrt:fallback_nodes_total{") && line.contains("\"cpu");
     let line = metrics.lines().find(of_cpu).unwrap_or_else(|| panic!("{metrics}"));
     assert!(!line.ends_with(" 0"), "{line}");
+}
+
+/// Half of a model's neurons are on a simulated card, and change places.
+#[test]
+fn props_and_the_metrics_have_the_neurons_of_each_device() {
+    let file = plugin("sim").display().to_string();
+    let model = format!("relu={}", root().join("tests/fixtures/trained/relu.powerinfer.gguf").display());
+    let card = ["--plugin", &file, "--backend", "sim:sim", "--vram-budget", "0.002", "--sparse-adapt=256KiB"];
+    let sizes = ["-b", "8", "-c", "128", "--parallel", "1"];
+    let server = Server::start(&[&[&*model][..], &card, &sizes].concat());
+    let body = json!({ "prompt": PROMPT, "max_tokens": 60, "ignore_eos": true });
+    assert_eq!(server.post("/v1/completions", &body.to_string()).status, 200);
+    let devices = server.get("/props").json()["placement"]["devices"].clone();
+    let n = |row: usize, key: &str| devices[row][key].as_u64().unwrap_or_else(|| panic!("{devices}"));
+    assert!(n(0, "n_neurons") > 100 && n(1, "n_neurons") > 100, "{devices}");
+    assert_eq!(n(0, "n_neurons") + n(1, "n_neurons"), 4 * 1024, "{devices}");
+    let metrics = server.get("/metrics").body;
+    for (row, device) in ["sim:sim", "cpu"].iter().enumerate() {
+        for (name, key) in [("neurons", "n_neurons"), ("neuron_bytes", "neuron_bytes")] {
+            let line = format!("llmrt:{name}{{model_name=\"relu\",device=\"{device}\"}} {}", n(row, key));
+            assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+        }
+    }
+    let counted = |name: &str| server.metric(&format!("llmrt:{name}_total"));
+    assert!(counted("moved_neurons") > 0.0 && counted("moved_neuron_bytes") > 0.0, "{metrics}");
+    let (on_devices, all) = (counted("active_neurons_on_devices"), counted("active_neurons"));
+    assert!(on_devices > 0.0 && on_devices < all, "{metrics}");
 }
 
 #[test]
