@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// Convert between PowerInfer's model files and GGUF.
 ///
 /// A GGUF model gets its predictors from torch's files or from its file of statistics; one made of a PowerInfer model
-/// leaves them in OUT.sparse.gguf. Matrices whose blocks run across are quantised again, which is reported.
+/// leaves them in OUT.sparse.gguf, where counts of active neurons go, too. Matrices whose blocks run across are quantised again, which is reported.
 #[derive(Args, Debug)]
 pub struct Convert {
     /// Model.
@@ -110,10 +110,17 @@ impl Convert {
         self.write_stats(&stats_path, kept.as_ref(), orders.as_deref(), counts)
     }
 
-    /// Counts that were given, or that sorting needs.
+    /// Counts that were given, or that are beside the model; sorting needs some.
     fn find_counts(&self, model: &OpenModel) -> Result<Option<Counted>> {
         if self.counts.activation.is_none() && !self.sort {
-            return Ok(None);
+            match inputs::stats_beside(model) {
+                Ok(Some((file, _))) if !file.counts.is_empty() => {}
+                Ok(_) => return Ok(None),
+                Err(e) => {
+                    note(format_args!("{}; counts of active neurons are left out", e.message));
+                    return Ok(None);
+                }
+            }
         }
         let n_ff: Vec<_> = ffn::layers(model)?.iter().map(ffn::Layer::n_ff).collect();
         inputs::counts(&self.counts, model, &n_ff).map(Some)

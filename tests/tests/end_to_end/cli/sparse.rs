@@ -222,6 +222,31 @@ fn sorted_neurons_compute_the_same() {
     assert!(stderr.contains("neurons are in blocks") && stderr.contains("sort a float file"), "{stderr}");
 }
 
+fn stats(model: &Path) -> SparseFile {
+    SparseFile::parse(&std::fs::read(model.with_extension("sparse.gguf")).unwrap()).unwrap()
+}
+
+#[test]
+fn counts_of_active_neurons_go_along_with_the_model_into_either_format() {
+    let Some(folder) = fixtures("powerinfer") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let model = powerinfer(dir.path(), DType::F16);
+    let activation = folder.join("pt");
+    let counted = ["--activation", activation.to_str().unwrap(), "--tokens", "32"];
+    let (gguf, _) = converted(&model, "plain.gguf", &counted);
+    let (back, _) = converted(&gguf, "back.powerinfer.gguf", &[]);
+    let (again, _) = converted(&back, "again.gguf", &[]);
+    let of = |model: &Path| (stats(model).counts, stats(model).n_tokens);
+    assert_eq!((of(&gguf).0.len(), of(&gguf).1), (2, 32));
+    assert_eq!([of(&back), of(&again)], [of(&gguf), of(&gguf)]);
+
+    // Those of another model are left out, where the model has predictors of its own.
+    std::fs::copy(gguf.with_extension("sparse.gguf"), back.with_extension("sparse.gguf")).unwrap();
+    let (again, stderr) = converted(&back, "again.gguf", &[]);
+    assert!(stderr.contains("was made for plain.gguf") && stderr.contains("are left out"), "{stderr}");
+    assert!(stats(&again).counts.is_empty());
+}
+
 /// The index that `solve` writes for the fixture's counts with room for so many neurons.
 fn solved(dir: &Path, neurons: u64, args: &[&str]) -> (NeuronIndex, String) {
     let model = powerinfer(dir, DType::F16);
