@@ -20,8 +20,8 @@ use std::path::PathBuf;
 
 /// Compute the memory a model needs, per device, without loading it.
 ///
-/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies,
-/// inputs and results. Exit code 6: a device has less free than it needs.
+/// Weights, KV cache of the whole context and compute memory of the largest step, on the device; staging for copies,
+/// inputs and results, in the host's memory. Exit code 6: a device has less free than it needs.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
     /// Model file [default: the embedded model].
@@ -159,10 +159,10 @@ fn print_json(
     }))?)
 }
 
-/// Bytes of the process: those of the host, of the CPU baseline, which is the last device, and what is pinned for others.
+/// Bytes of the process: those of the host, of the CPU baseline, which is the last device, and staging.
 fn in_process(plan: &MemoryPlan, host: u64) -> u64 {
-    let pinned = plan.devices.iter().fold(host, |sum, d| sum.saturating_add(d.pinned));
-    plan.devices.last().map_or(0, DevicePlan::total).saturating_add(pinned)
+    let staging = plan.devices.iter().fold(host, |sum, d| sum.saturating_add(d.staging));
+    plan.devices.last().map_or(0, DevicePlan::total).saturating_add(staging)
 }
 
 fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Result<()> {
@@ -171,18 +171,21 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
         .iter()
         .map(|d| {
             let free = d.free.map_or("(unknown)".into(), bytes);
-            let cells = [d.weights, d.kv, d.compute, d.staging, d.total()].map(bytes);
-            [d.device.clone()].into_iter().chain(cells).chain([free]).collect()
+            let cells = [d.weights, d.kv, d.compute, d.total()].map(bytes);
+            [d.device.clone()].into_iter().chain(cells).chain([free, bytes(d.staging)]).collect()
         })
         .collect();
     if let Some(host) = host {
         let row = |name: &str, n: u64| {
-            let blanks = std::iter::repeat_n(String::new(), 4);
+            let blanks = std::iter::repeat_n(String::new(), 3);
             std::iter::once(name.to_string()).chain(blanks).chain([bytes(n)]).collect::<Vec<_>>()
         };
         rows.extend([row("host", host), row("process", in_process(plan, host))]);
     }
-    output::table(&["device", ">weights", ">KV cache", ">compute", ">staging", ">total", ">free"], &rows)?;
+    output::table(
+        &["device", ">weights", ">KV cache", ">compute", ">total", ">free", ">host staging"],
+        &rows,
+    )?;
     let kv = bytes(plan.kv_bytes_per_token);
     let (n_ctx, kv_type, n_batch) = (options.n_ctx, options.k_type, options.n_batch);
     let each = match options.max_seqs {

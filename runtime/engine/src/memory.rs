@@ -62,14 +62,14 @@ pub struct DevicePlan {
 }
 
 impl DevicePlan {
-    /// All bytes.
+    /// All bytes on the device: without the host's.
     pub fn total(&self) -> u64 {
-        [self.weights, self.kv, self.compute, self.staging].into_iter().fold(0, u64::saturating_add)
+        [self.weights, self.kv, self.compute].into_iter().fold(0, u64::saturating_add)
     }
 
     /// Bytes that are lacking on the device for what cannot stay in the files; 0 where it does not report what is free.
     pub fn missing(&self) -> u64 {
-        let needed = self.total().saturating_sub(self.staging).saturating_sub(self.mappable);
+        let needed = self.total().saturating_sub(self.mappable);
         self.free.map_or(0, |free| needed.saturating_sub(free))
     }
 }
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn mapped_weights_need_no_free_memory_and_all_else_does() {
+    fn mapped_weights_and_host_memory_need_no_free_memory_and_all_else_does() {
         let row = DevicePlan {
             weights: 100,
             kv: 10,
@@ -561,7 +561,7 @@ mod tests {
             free: Some(20),
             ..DevicePlan::default()
         };
-        assert_eq!((row.total(), row.missing()), (118, 95));
+        assert_eq!((row.total(), row.missing()), (115, 95));
         assert_eq!(DevicePlan { mappable: 100, ..row.clone() }.missing(), 0);
         assert_eq!(DevicePlan { mappable: 100, kv: 20, ..row.clone() }.missing(), 5);
         assert_eq!(DevicePlan { free: None, ..row }.missing(), 0);

@@ -40,6 +40,14 @@ fn neurons_are_where_the_placement_shows_them_and_the_logits_are_the_same() {
     assert!(neurons[0] > 256 && neurons[1] > 256 && neurons[0] + neurons[1] == 2048, "{placed}");
     assert_eq!(placed["placement"]["n_fallbacks"], 0, "{placed}");
 
+    // What is staged in the host's memory is no part of the budget.
+    let mut plan = on("sim:sim");
+    plan.args(["plan", "--json", "-c", "64"]).args(budget).arg(&model);
+    let plan: Value = serde_json::from_slice(&succeed(&mut plan).stdout).unwrap();
+    let of = |key: &str| plan["devices"][0][key].as_u64().unwrap();
+    assert_eq!(of("total"), of("weights") + of("kv") + of("compute"), "{plan}");
+    assert!(of("total") <= of("free") && of("staging") > 0, "{plan}");
+
     let (found, stderr) = logits(on("sim:sim").args(["-v", "--strict-device"]), &model, &[]);
     assert!(!stderr.contains("neurons:"), "all fit: {stderr}");
     assert!(nmse(&found, &expected) <= 1e-9);

@@ -38,7 +38,8 @@ pub fn check(report: &Report, global: &Global, plugins: Option<Plugins>, path: &
     }
     match check_fits(&memory) {
         Ok(()) => {
-            let total = memory.devices.iter().map(|device| device.total()).sum();
+            let total =
+                memory.devices.iter().map(|device| device.total().saturating_add(device.staging)).sum();
             report.ok(
                 "model",
                 format_args!("needs {} with a context of {} tokens, and fits", bytes(total), options.n_ctx),

@@ -54,7 +54,7 @@ fn the_plan_grows_with_the_context_and_the_type_of_its_cache() {
     let one = plan(&["-c", "160"]);
     assert_eq!(kv(&["-c", "160"]), 160 * one["kv_bytes_per_token"].as_u64().unwrap());
     let row = &one["devices"][0];
-    let parts = ["weights", "kv", "compute", "staging"].map(|key| row[key].as_u64().unwrap());
+    let parts = ["weights", "kv", "compute"].map(|key| row[key].as_u64().unwrap());
     assert_eq!(row["total"].as_u64(), Some(parts.iter().sum()));
     assert_eq!((&one["fits"], &row["fits"]), (&true.into(), &true.into()));
     assert!(stdout(["plan"]).contains("KV cache"));
