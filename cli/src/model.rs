@@ -1,7 +1,7 @@
 //! The model a command works with: a file, or the one that is part of this program.
 
 use crate::args::{LoadModeArg, ModelArgs, OpenArgs};
-use crate::error::{Error, Result};
+use crate::error::{Error, Exit, Result};
 use crate::speculation::DraftFile;
 use crate::store;
 use llmrt_gguf::checkpoint::TokenizerBin;
@@ -12,6 +12,7 @@ use llmrt_models::Model;
 use llmrt_tokenizer::{ChatTemplate, Tokenizer};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A tiny story teller, trained by `tools/train`.
 pub static EMBEDDED: &[u8] = include_bytes!("../assets/stories.gguf");
@@ -39,7 +40,7 @@ pub struct OpenModel {
     /// Its name in messages.
     pub name: String,
     /// Tables and bytes.
-    pub files: ModelFiles,
+    pub files: Arc<ModelFiles>,
     /// tokenizer.bin, if it is a llama2.c checkpoint.
     tokenizer_bin: Option<PathBuf>,
     /// The model that guesses its next tokens, if one does.
@@ -52,7 +53,8 @@ impl OpenModel {
         let Some(path) = path else {
             let files = ModelFiles::from_bytes(EMBEDDED_NAME, EMBEDDED, options)?;
             note_new_keys(&files);
-            return Ok(OpenModel { name: EMBEDDED_NAME.into(), files, tokenizer_bin: None, draft: None });
+            let (name, files) = (EMBEDDED_NAME.into(), Arc::new(files));
+            return Ok(OpenModel { name, files, tokenizer_bin: None, draft: None });
         };
         let stored = store::find(path)?;
         let name = path.display().to_string();
@@ -65,7 +67,18 @@ impl OpenModel {
         let beside = || path.with_file_name("tokenizer.bin");
         let tokenizer_bin =
             is_checkpoint(files.kind).then(|| options.tokenizer.clone().unwrap_or_else(beside));
-        Ok(OpenModel { name, files, tokenizer_bin, draft: None })
+        Ok(OpenModel { name, files: Arc::new(files), tokenizer_bin, draft: None })
+    }
+
+    /// The files, to change them while nothing else has them.
+    pub fn files_mut(&mut self) -> Result<&mut ModelFiles> {
+        let OpenModel { name, files, .. } = self;
+        Arc::get_mut(files).ok_or_else(|| in_use(name))
+    }
+
+    /// The files alone.
+    pub fn into_files(self) -> Result<ModelFiles> {
+        Arc::into_inner(self.files).ok_or_else(|| in_use(&self.name))
     }
 
     /// Whether it is the model that is part of this program.
@@ -114,7 +127,8 @@ impl OpenModel {
     /// Frees the vocabulary of the tables, which is tens of megabytes in many small pieces: for after the tokenizer was
     /// made. Its length stays.
     pub fn drop_vocabulary(&mut self) {
-        let metadata = &mut self.files.model.metadata;
+        let Ok(files) = self.files_mut() else { return };
+        let metadata = &mut files.model.metadata;
         let n_tokens = metadata.strings(TOKENS).map_or(0, <[String]>::len);
         if let (1.., Some(arch)) = (n_tokens, metadata.str("general.architecture").map(String::from)) {
             metadata.set(format!("{arch}.vocab_size"), n_tokens as u64);
@@ -266,6 +280,10 @@ fn end_at_bos(metadata: &mut Metadata) {
     if let Some(bos) = bos.filter(|_| !metadata.contains(KEY)) {
         metadata.set(KEY, bos);
     }
+}
+
+fn in_use(name: &str) -> Error {
+    Error::new(Exit::Failure, format!("{name}: its files are in use, so they stay as they are"))
 }
 
 fn is_checkpoint(kind: FileKind) -> bool {

@@ -32,8 +32,9 @@ pub fn attach(model: &mut OpenModel, args: &SpecArgs, loading: &ModelArgs) -> Re
         check_vocabulary(&model.tokenizer()?, &draft.tokenizer()?).map_err(of_file)?;
         draft.drop_vocabulary();
     }
-    let own = attach_layers(&mut model.files, draft.files).map_err(of_file)?;
-    model.draft = own.map(|files| DraftFile { name: draft.name, files });
+    let name = draft.name.clone();
+    let own = attach_layers(model.files_mut()?, draft.into_files()?).map_err(of_file)?;
+    model.draft = own.map(|files| DraftFile { name, files });
     Ok(())
 }
 

@@ -6,6 +6,7 @@ pub use args::Inspect;
 
 use crate::args::Global;
 use crate::cmd::Command;
+use crate::cmd::sparse::times_line;
 use crate::context::{self, Defaults, Placing};
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -16,14 +17,12 @@ use crate::setup::Setup;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::memory::{self, Placed};
-use llmrt_engine::neurons::{self, NeuronTimes, Rate};
+use llmrt_engine::neurons::{self, NeuronTimes};
 use llmrt_gguf::{Array, FileKind, TensorInfo, Value, printable};
-use llmrt_host::Device;
 use llmrt_host::load;
 use llmrt_host::sched::report::Report;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 impl Command for Inspect {
     const NAME: &'static str = "inspect";
@@ -75,33 +74,17 @@ impl Placement {
         let placed = placed.map_err(|e| Error::from(e).of_model(&model.name))?;
         note_warnings(placed.notes.clone());
         let is_timed = args.placement && !placed.neurons.layers.is_empty();
-        let times = if is_timed { Some(times(args, model, &placed, &options)?) } else { None };
+        let times = if is_timed { Some(times(model, &placed, &options)?) } else { None };
         Ok(Placement { placed, times })
     }
 }
 
 /// By rates that are measured now, for which some of the model is loaded.
-fn times(args: &Inspect, model: &OpenModel, placed: &Placed, options: &EngineOptions) -> Result<NeuronTimes> {
-    let path = model.files.files().next().map(|file| file.path.clone());
-    let files = Arc::new(OpenModel::open(path.as_deref(), &model::table_options(&args.open))?.files);
-    let rates = neurons::rates(&placed.devices, &files, options);
-    let times =
-        rates.and_then(|rates| neurons::times(&placed.devices, &files, options, &placed.neurons, &rates));
+fn times(model: &OpenModel, placed: &Placed, options: &EngineOptions) -> Result<NeuronTimes> {
+    let rates = neurons::rates(&placed.devices, &model.files, options);
+    let times = rates
+        .and_then(|rates| neurons::times(&placed.devices, &model.files, options, &placed.neurons, &rates));
     times.map_err(|e| Error::from(e).of_model(&model.name))
-}
-
-/// `neurons take 3.1 ms of a token, predicted: 1.9 ms on cuda:0 (20.1 GB/s, 12 µs a divided layer), 2.5 ms on cpu (21.0 GB/s)`
-pub fn times_line(devices: &[Arc<Device>], times: &NeuronTimes) -> String {
-    let ms = |seconds: f64| format!("{:.3} ms", seconds * 1e3);
-    let of_device = |((device, seconds), rate): ((&Arc<Device>, &f64), &Rate)| {
-        let cost = match rate.seconds_per_layer {
-            0.0 => String::new(),
-            cost => format!(", {:.0} µs for a divided layer", cost * 1e6),
-        };
-        format!("{} on {} ({:.2} GB/s{cost})", ms(*seconds), device.name(), rate.bytes_per_second / 1e9)
-    };
-    let each: Vec<_> = devices.iter().zip(&times.by_device).zip(&times.rates).map(of_device).collect();
-    format!("neurons take {} of a token, predicted: {}", ms(times.all), each.join(", "))
 }
 
 fn print(args: &Inspect, model: &OpenModel, placed: Option<&Placement>) -> Result<()> {

@@ -9,8 +9,10 @@ mod report;
 mod solve;
 mod split;
 mod thresholds;
+mod times;
 
 pub use inputs::{model_id, save};
+pub use times::times_line;
 
 use crate::args::Global;
 use crate::cmd::Command;

@@ -59,11 +59,11 @@ impl DeviceRunner {
     pub fn new(
         host: &Arc<Host>,
         devices: Vec<Arc<Device>>,
-        files: ModelFiles,
+        files: impl Into<Arc<ModelFiles>>,
         load: LoadOptions<'_>,
         options: EngineOptions,
     ) -> Result<DeviceRunner> {
-        let (files, load_mode) = (Arc::new(files), load.mode);
+        let (files, load_mode) = (files.into(), load.mode);
         let deployment = Deployment::new(devices, &files, load, &options)?;
         let mut runner = DeviceRunner {
             host: host.clone(),

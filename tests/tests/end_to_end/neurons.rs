@@ -208,10 +208,17 @@ fn a_split_by_measured_rates_is_kept_beside_the_model_and_its_time_is_predicted(
     assert!((seconds * rate / bytes - 1.0).abs() < 0.05, "{by_counts}");
 
     let too_small = ["sparse", "solve", "--vram-budget", "0.0005", "--ctx", "128", "--measure"];
-    let stderr = fail(slow().args(too_small).arg(&model), 3);
-    assert!(stderr.contains("dense parts") && stderr.contains("no split is written"), "{stderr}");
+    let needed = |flags: &[&str]| {
+        let stderr = fail(slow().args(too_small).args(flags).arg(&model), 3);
+        assert!(stderr.contains("no split is written"), "{stderr}");
+        let (start, _) = stderr.split_once(" of the dense parts").unwrap_or_else(|| panic!("{stderr}"));
+        start.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    // The flags of `run` count.
+    let (few, cache, many) = (needed(&["-b", "8"]), needed(&["-b", "8", "--kv-type", "f32"]), needed(&[]));
+    assert!(few < cache && few < many, "{few} {cache} {many}");
     let mut solve = slow();
-    solve.args(["sparse", "solve", "--vram-budget", "0.002", "--ctx", "128", "--measure"]);
+    solve.args(["sparse", "solve", "-b", "8", "--vram-budget", "0.002", "--ctx", "128", "--measure"]);
     let stderr = String::from_utf8(succeed(solve.arg(&model)).stderr).unwrap();
     assert!(stderr.contains("relu.sparse.gguf: 0 B of neurons on devices; neurons take"), "{stderr}");
     let by_split = placed(&[]);

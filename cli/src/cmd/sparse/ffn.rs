@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::model::OpenModel;
+use llmrt_abi::DType;
 use llmrt_gguf::TensorInfo;
 
 /// One layer's matrices.
@@ -78,12 +79,13 @@ pub fn dense_bytes(model: &OpenModel) -> u64 {
     model.files.model.tensors.iter().filter(is_dense).map(|t| t.nbytes).sum()
 }
 
-/// Bytes of keys and values in F16 for this many positions.
-pub fn kv_bytes(model: &OpenModel, n_ctx: u64) -> u64 {
+/// Bytes of keys and values of this type for this many positions.
+pub fn kv_bytes(model: &OpenModel, n_ctx: u64, kv_type: DType) -> u64 {
     let width = |t: &TensorInfo| match t.name.rsplit('.').nth(1) {
         Some("attn_k" | "attn_v") if t.name.ends_with(".weight") => t.ne[1],
         Some("attn_qkv") if t.name.ends_with(".weight") => t.ne[1].saturating_sub(t.ne[0]),
         _ => 0,
     };
-    model.files.model.tensors.iter().map(width).fold(0, u64::saturating_add).saturating_mul(n_ctx * 2)
+    let bytes = |t: &TensorInfo| kv_type.row_bytes(width(t)).unwrap_or(u64::MAX);
+    model.files.model.tensors.iter().map(bytes).fold(0, u64::saturating_add).saturating_mul(n_ctx)
 }

@@ -3,12 +3,15 @@
 use super::ffn::{self, Layer};
 use super::inputs::{self, Counted, CountsArgs};
 use super::split;
-use crate::args::Global;
+use crate::args::{ContextArgs, Global};
+use crate::context::{self, Defaults, Placing};
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
 use crate::new_file::{self, NewFile};
 use crate::output::{bytes, n_things, note};
+use crate::values::Budget;
 use clap::Args;
+use llmrt_abi::DType;
 use llmrt_engine::neurons::index_beside;
 use llmrt_host::load::OpenOptions;
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
@@ -23,7 +26,9 @@ use std::path::PathBuf;
 ///
 /// The budget holds the dense parts first, then keys and values, then neurons. Those are chosen for the most
 /// activations, or, with --device-rate, for the least time of a token. With --measure the devices of --backend are measured, and
-/// the split with the least time is written to MODEL.sparse.gguf, where `run` finds it.
+/// the split with the least time is written to MODEL.sparse.gguf, where `run` finds it: give it the flags that `run` gets. Without
+/// --measure the flags of Context and Sparse count for nothing but --ctx, --kv-type and --vram-budget, and without --ctx there are no keys
+/// and values.
 #[derive(Args, Debug)]
 pub struct Solve {
     /// Model.
@@ -31,12 +36,6 @@ pub struct Solve {
     pub model: PathBuf,
     #[command(flatten)]
     pub counts: CountsArgs,
-    /// Memory of the device, in GiB.
-    #[arg(long, value_name = "GiB")]
-    pub vram_budget: f64,
-    /// Positions whose keys and values, in F16, the device holds too.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub ctx: u32,
     /// The fewest neurons of a layer that has any on the device.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "device_rate")]
     pub threshold: u64,
@@ -62,6 +61,8 @@ pub struct Solve {
     /// Overwrite it.
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    pub context: ContextArgs,
 }
 
 impl Solve {
@@ -69,7 +70,7 @@ impl Solve {
     pub fn run(&self, global: &Global) -> Result<()> {
         let model = OpenModel::open(Some(&self.model), &OpenOptions::default())?;
         if self.measure {
-            return split::write(global, model, self.budget()?, self.ctx);
+            return split::write(global, &model, &self.context);
         }
         let layers = ffn::layers(&model)?;
         let n_ff: Vec<_> = layers.iter().map(Layer::n_ff).collect();
@@ -100,19 +101,19 @@ impl Solve {
         Ok(())
     }
 
-    fn budget(&self) -> Result<u64> {
-        match self.vram_budget.is_finite() && self.vram_budget >= 0.0 {
-            true => Ok((self.vram_budget * (1u64 << 30) as f64) as u64),
-            false => {
-                Err(Error::usage(format!("--vram-budget {}: expected at least 0 GiB", self.vram_budget)))
-            }
-        }
-    }
-
     /// Bytes that are left for neurons.
     fn neuron_budget(&self, model: &OpenModel) -> Result<u64> {
-        let budget = self.budget()?;
-        let (dense, kv) = (ffn::dense_bytes(model), ffn::kv_bytes(model, self.ctx.into()));
+        let Some(Budget(Some(budget))) = self.context.sparse.vram_budget else {
+            return Err(Error::usage("--vram-budget is missing: give the memory of the device, in GiB"));
+        };
+        let defaults = Defaults { n_ctx: Some(1), kv_type: DType::F16 };
+        let options =
+            context::engine_options(&self.context, model.n_ctx_train(), defaults, Placing::default())?;
+        let kv = match self.context.ctx {
+            Some(_) => ffn::kv_bytes(model, options.n_ctx as u64, options.k_type),
+            None => 0,
+        };
+        let dense = ffn::dense_bytes(model);
         let left = budget.checked_sub(dense.saturating_add(kv));
         if left.is_none() {
             note(format_args!(

@@ -1,49 +1,38 @@
 //! `llmrt sparse solve --measure`: the split of the least time on the devices that are here, kept beside the model.
 
 use super::inputs;
-use crate::args::Global;
-use crate::cmd::inspect::times_line;
+use super::times::times_line;
+use crate::args::{ContextArgs, Global};
+use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
 use crate::output::{bytes, note};
 use crate::setup::Setup;
-use llmrt_engine::EngineOptions;
+use llmrt_abi::DType;
 use llmrt_engine::memory::PlacementPlan;
-use llmrt_engine::neurons::{self, IndexUse, NeuronOptions};
-use llmrt_host::load::OpenOptions;
+use llmrt_engine::neurons;
 use llmrt_sparse::stats::Split;
 use std::sync::Arc;
 
-/// Measures the devices and writes a split for them; one of the same devices is replaced. `budget`: bytes of the first device;
-/// `n_ctx`: positions of the KV cache, 0 as many as `run` has.
-pub fn write(global: &Global, model: OpenModel, budget: u64, n_ctx: u32) -> Result<()> {
+/// Measures the devices and writes a split for them; one of the same devices is replaced.
+pub fn write(global: &Global, model: &OpenModel, context: &ContextArgs) -> Result<()> {
     let failed = |e: llmrt_engine::Error| Error::from(e).of_model(&model.name);
     let setup = Setup::new(global)?;
     let [devices @ .., _cpu] = &setup.devices[..] else { return Err(no_device()) };
     if devices.is_empty() {
         return Err(no_device());
     }
-    let (mut file, known) = inputs::stats_to_write(&model, false)?;
+    let (mut file, known) = inputs::stats_to_write(model, false)?;
     if file.counts.is_empty() {
         let problem = "there are no counts of active neurons to divide by: count with `llmrt sparse profile`";
-        return Err(Error::file(&inputs::stats_path(&model), problem));
+        return Err(Error::file(&inputs::stats_path(model), problem));
     }
-    let usual = model.n_ctx_train().unwrap_or(4096).min(4096);
-    let mut options = EngineOptions {
-        n_ctx: if n_ctx == 0 { usual } else { n_ctx as usize },
-        n_batch: 512.min(if n_ctx == 0 { usual } else { n_ctx as usize }),
-        neurons: NeuronOptions {
-            vram_budget: Some(budget),
-            index: IndexUse::Renewed,
-            ..NeuronOptions::default()
-        },
-        ..EngineOptions::default()
-    };
-    let path = model.files.files().next().map(|file| file.path.clone());
-    let files = Arc::new(OpenModel::open(path.as_deref(), &OpenOptions::default())?.files);
-    let rates = neurons::rates(&setup.devices, &files, &options).map_err(failed)?;
+    let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
+    let mut options = context::engine_options(context, model.n_ctx_train(), defaults, setup.placing())?;
+    let files = &model.files;
+    let rates = neurons::rates(&setup.devices, files, &options).map_err(failed)?;
     options.neurons.rates = Some(rates.clone().into());
-    let plan = PlacementPlan::new(&setup.devices, &files, &options).map_err(failed)?;
+    let plan = PlacementPlan::new(&setup.devices, files, &options).map_err(failed)?;
     let divided = &plan.sharing.neurons.layers;
     if divided.is_empty() || plan.devices.len() != setup.devices.len() {
         let why = plan.warnings.iter().chain(&plan.notes).next();
@@ -57,7 +46,7 @@ pub fn write(global: &Global, model: OpenModel, budget: u64, n_ctx: u32) -> Resu
         );
     }
     let times =
-        neurons::times(&plan.devices, &files, &options, &plan.sharing.neurons, &rates).map_err(failed)?;
+        neurons::times(&plan.devices, files, &options, &plan.sharing.neurons, &rates).map_err(failed)?;
     let split = Split {
         devices: devices.iter().map(|device| device.name().to_string()).collect(),
         bytes: plan.resolved.report.neurons.iter().take(devices.len()).map(|(_, bytes)| *bytes).collect(),
@@ -66,7 +55,7 @@ pub fn write(global: &Global, model: OpenModel, budget: u64, n_ctx: u32) -> Resu
     let on_devices = split.bytes.iter().sum();
     file.splits.retain(|other| other.devices != split.devices);
     file.splits.push(split);
-    let path = inputs::stats_path(&model);
+    let path = inputs::stats_path(model);
     inputs::save(&path, &file, &known)?;
     note(format_args!(
         "{}: {} of neurons on devices; {}",

@@ -297,7 +297,19 @@ fn a_budget_below_the_dense_parts_is_an_empty_split() {
     let stderr = String::from_utf8(done.stderr).unwrap();
     assert!(stderr.contains("is below the") && stderr.contains("an empty split"), "{stderr}");
     assert!(stderr.contains("(0.0 %), 0 B, 0.0 % of activations"), "{stderr}");
-    assert!(fail(&mut solve(&folder.join("pt"), "nan"), 2).contains("expected at least 0 GiB"));
+    assert!(fail(&mut solve(&folder.join("pt"), "nan"), 2).contains("expected a number of GiB"));
+    let stderr = fail(&mut solve(&folder.join("pt"), "-1"), 2);
+    assert!(stderr.contains("--vram-budget is missing: give the memory of the device"), "{stderr}");
+    // Keys and values of either type: two layers of 64 each.
+    let needed = |flags: &[&str]| {
+        let done = succeed(solve(&folder.join("pt"), "0").args(flags));
+        let stderr = String::from_utf8(done.stderr).unwrap();
+        let words: Vec<_> = stderr.split_once("is below the ").unwrap().1.split(' ').collect();
+        assert_eq!(words[1], "KiB", "{stderr}");
+        words[0].parse::<f64>().unwrap()
+    };
+    let (none, f16, f32) = (needed(&[]), needed(&["-c", "64"]), needed(&["-c", "64", "--kv-type", "f32"]));
+    assert!((f16 - none - 32.0).abs() < 0.2 && (f32 - none - 64.0).abs() < 0.2, "{none} {f16} {f32}");
     let stderr = fail(&mut solve(&folder.join("pt/refuse"), "1"), 3);
     assert!(stderr.contains("no file activation_<layer>.pt"), "{stderr}");
 }
