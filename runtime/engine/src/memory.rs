@@ -157,7 +157,7 @@ impl PlacementPlan {
             let mut placement =
                 PlacementPlan { model, devices, sharing, vram_budget, resolved, warnings, notes };
             let Some((d, plan)) = placement.first_short_of_memory() else {
-                placement.notes.extend(dividing.skipped_split);
+                placement.notes.extend(dividing.skipped_split.into_iter().chain(dividing.skipped_index));
                 return Ok(placement);
             };
             if dividing.take_off(d, plan.missing()) {

@@ -133,12 +133,16 @@ fn an_index_beside_the_model_is_used_if_its_neurons_fit() {
     let layers = hot.iter().map(|hot| LayerIndex { n_ff: N_FF as usize, hot: hot.clone() }).collect();
     let index = NeuronIndex { vram_capacity: 1, layers };
     std::fs::write(dir.path().join("llama.gguf.generated.gpuidx"), index.to_vec().unwrap()).unwrap();
+    let plan = |bytes| PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
     let chosen = |bytes| {
-        let plan = PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
-        plan.sharing.neurons.layers.values().map(|lists| lists[0].to_vec()).collect::<Vec<_>>()
+        let neurons = plan(bytes).sharing.neurons.clone();
+        neurons.layers.values().map(|lists| lists[0].to_vec()).collect::<Vec<_>>()
     };
     let dense = dense_bytes(&lab, &model, budget(None));
     assert_eq!(chosen(dense + (128 << 10)), hot);
+    assert!(plan(dense + (128 << 10)).notes.is_empty());
+    let notes = plan(dense + (40 << 10)).notes.join("\n");
+    assert!(notes.contains("gpuidx: this index is not used: its neurons take 53248 bytes"), "{notes}");
     // 64 neurons of three rows of 128 halves and predictors of 32 take 53 KiB.
     let fewer: usize = chosen(dense + (40 << 10)).iter().map(Vec::len).sum();
     assert!((32..50).contains(&fewer), "by counts, as many as there is room for: {fewer}");

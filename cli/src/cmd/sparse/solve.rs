@@ -25,10 +25,12 @@ use std::path::PathBuf;
 /// Choose the neurons of a device, and write PowerInfer's index of them.
 ///
 /// The budget holds the dense parts first, then keys and values, then neurons. Those are chosen for the most
-/// activations, or, with --device-rate, for the least time of a token. With --measure the devices of --backend are measured, and
-/// the split with the least time is written to MODEL.sparse.gguf, where `run` finds it: give it the flags that `run` gets. Without
-/// --measure the flags of Context and Sparse count for nothing but --ctx, --kv-type and --vram-budget, and without --ctx there are no keys
-/// and values.
+/// activations, or, with --device-rate, for the least time of a token. Memory to compute in comes on top, so give a budget
+/// below that of `run`. Of the flags of Context and Sparse only --ctx, --kv-type and --vram-budget count, and without --ctx there are no
+/// keys and values.
+///
+/// With --measure the devices of --backend are measured, and the split with the least time is written to MODEL.sparse.gguf,
+/// where `run` finds it. Give it the flags that `run` gets: all of them count, and the budget holds memory to compute in, too.
 #[derive(Args, Debug)]
 pub struct Solve {
     /// Model.

@@ -35,6 +35,8 @@ pub(crate) struct Dividing<'a> {
     is_divided: bool,
     /// Why the last division is not that of a split beside the model, if there is one.
     pub skipped_split: Option<String>,
+    /// The same of an index.
+    pub skipped_index: Option<String>,
 }
 
 impl<'a> Dividing<'a> {
@@ -60,6 +62,7 @@ impl<'a> Dividing<'a> {
             too_many: vec![0; n_devices],
             is_divided: false,
             skipped_split: None,
+            skipped_index: None,
         }
     }
 
@@ -86,7 +89,7 @@ impl<'a> Dividing<'a> {
     ) -> Result<Arc<NeuronSplit>> {
         let n_devices = known.budget.len();
         self.is_divided = false;
-        self.skipped_split = None;
+        (self.skipped_split, self.skipped_index) = (None, None);
         if let (Some(split), true) = (&self.options.split, n_devices > 1) {
             return Ok(split.clone());
         }
@@ -175,9 +178,10 @@ impl<'a> Dividing<'a> {
             return time::least(&free(&self.networks, is_free), &shares, &room, rates);
         }
         let (mut sum, mut taken) = (0, vec![HashSet::new(); is_free.len()]);
+        let skipped = &mut self.skipped_index;
         let of_device = |room: u64| {
             sum += room;
-            let (up_to_here, note) = self.source.hot(&self.networks, is_free, sum)?;
+            let (up_to_here, note) = self.source.hot(&self.networks, is_free, sum, skipped)?;
             note.into_iter().for_each(|note| add(notes, note.into()));
             let rest = up_to_here.into_iter().zip(&mut taken);
             Ok(rest.map(|(list, taken)| list.into_iter().filter(|&id| taken.insert(id)).collect()).collect())

@@ -134,20 +134,27 @@ impl<'a> Source<'a> {
     }
 
     /// The neurons of the free networks that a device with room for `room` bytes of them gets: those of the index, if they fit,
-    /// or else the most active; and a note for the user where there are none.
+    /// or else the most active; and a note for the user where there are none. `skipped` gets a note if the index does not fit.
     pub fn hot(
         &mut self,
         networks: &[Network],
         is_free: &[bool],
         room: u64,
+        skipped: &mut Option<String>,
     ) -> Result<(Lists, Option<&'static str>)> {
         let free_networks: Vec<Network> = free(networks, is_free);
         if let Some(lists) = self.index(networks)? {
             let lists = free(lists, is_free);
             let used = free_networks.iter().zip(&lists).map(|(network, list)| bytes_of(network, list.len()));
-            if used.sum::<u64>() <= room {
+            let used: u64 = used.sum();
+            if used <= room {
                 return Ok((lists, None));
             }
+            let path = self.index.as_deref().unwrap_or(Path::new("")).display();
+            *skipped = Some(format!(
+                "{path}: this index is not used: its neurons take {used} bytes, and beside the dense parts, the KV cache and compute \
+                 memory there is room for {room}: make it again for less memory with `llmrt sparse solve`"
+            ));
         }
         let takes_any = self.takes_any;
         let problem = match self.counts(networks)? {
