@@ -211,8 +211,8 @@ fn product_of(
 /// Of which some groups of 32 have none but zeros, and one column has no zero.
 #[test]
 fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
-    // Whole panels, and whole strips.
-    for (dtype, m) in COMMON.into_iter().flat_map(|dtype| [(dtype, 176), (dtype, 384)]) {
+    // Whole panels, and whole strips of every format.
+    for (dtype, m) in COMMON.into_iter().flat_map(|dtype| [(dtype, 176), (dtype, 512)]) {
         let (w, mut x) = operands(dtype, m);
         for (i, x) in x.iter_mut().enumerate().skip(K as usize) {
             let is_zero = i % 11 != 3 && i % 7 != 2 || i / 32 % 5 == 1;

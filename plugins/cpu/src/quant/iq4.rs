@@ -1,6 +1,6 @@
 //! IQ4_NL: d F16, 32 × 4 bits, table[q] · d. IQ4_XS: d F16, 8 scales of 6 bits, 256 × 4 bits, table[q] · (scale - 32) · d.
 
-use super::{Format, Group, Places, Rows, nibbles, store_integers};
+use super::{Format, Group, Plane, Rows, nibbles, store_integers};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -15,7 +15,7 @@ impl Format for Iq4Nl {
     const OFFSET: i32 = 128;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 4)];
-    const PLACES: Places = Places::Nibbles { start: 2, pair: 16 };
+    const PLANES: &[Plane] = &[Plane::nibbles(2, 16, 16)];
     type Group = Group<1, 0, 8>;
 
     #[inline(always)]
@@ -43,7 +43,7 @@ impl Format for Iq4Xs {
     const OFFSET: i32 = 128;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 34)];
-    const PLACES: Places = Places::Nibbles { start: 8, pair: 16 };
+    const PLANES: &[Plane] = &[Plane::nibbles(8, 128, 16)];
     type Group = Group<1, 0, 8>;
 
     #[inline(always)]

@@ -4,8 +4,8 @@
 pub mod activations;
 pub mod decode;
 pub mod panel;
-mod places;
 pub mod plain;
+mod planes;
 
 mod code_book;
 mod iq4;
@@ -29,7 +29,7 @@ pub use activations::XGroup;
 pub use iq4::{Iq4Nl, Iq4Xs};
 pub use mxfp4::Mxfp4;
 pub use panel::{Group, Multiply, Panel, ROWS};
-pub use places::Places;
+pub use planes::{Plane, plane_of};
 pub use q2_k::Q2K;
 pub use q3_k::Q3K;
 pub use q4::{Q4_0, Q4_1};
@@ -65,16 +65,15 @@ pub trait Format: 'static {
     type Group: Panel;
 
     /// Where a block has its elements.
-    const PLACES: Places = Places::Scattered;
+    const PLANES: &[Plane];
+    /// The most elements that share a byte; strips of rows that do in a matrix by columns.
+    const STRIPS: usize = planes::most_in_byte(Self::PLANES);
 
     /// Unpacks one block of each of 16 rows into `GROUPS` groups.
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]);
 
     /// The scales and minima alone.
-    #[inline(always)]
-    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        Self::unpack(s, rows, out);
-    }
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]);
 
     /// Four elements of each row as they are stored, in bytes of their own, as the integers of a group.
     #[inline(always)]

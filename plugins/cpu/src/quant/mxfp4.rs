@@ -1,7 +1,7 @@
 //! MXFP4: a power of two (E8M0), 32 × E2M1. The numbers of E2M1 are halves, so q is twice the number, and d half the power.
 //! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
 
-use super::{Format, Group, Places, Rows, nibbles, store_integers};
+use super::{Format, Group, Plane, Rows, nibbles, store_integers};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -16,7 +16,7 @@ impl Format for Mxfp4 {
     const OFFSET: i32 = 12;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(1, 1), (4, 4)];
-    const PLACES: Places = Places::Nibbles { start: 1, pair: 16 };
+    const PLANES: &[Plane] = &[Plane::nibbles(1, 16, 16)];
     type Group = Group<1, 0, 5, false>;
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Q3_K: 256 third bits, 256 low two bits, 16 scales of 6 bits, d F16; (q - 4) · d · (scale - 32), a scale per 16 elements.
 //! Third bit g of byte l belongs to element l of group g; two bits 2i.. of byte l of a half to element l of its group i.
 
-use super::{Format, Group, Rows, byte, words_32};
+use super::{Format, Group, Plane, Rows, byte, words_32};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -13,11 +13,15 @@ impl Format for Q3K {
     const OFFSET: i32 = 4;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 27), (2, 1)];
+    const PLANES: &[Plane] = &[
+        Plane { start: 32, n_bytes: 64, bits: 2, run: 32, up: 0 },
+        Plane { start: 0, n_bytes: 32, bits: 1, run: 32, up: 2 },
+    ];
     type Group = Group<2, 0, 3>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        unpack_scales(s, rows, out);
+        Self::scales(s, rows, out);
         let third = words_32(s, rows, 0);
         for (half, out) in out.chunks_exact_mut(4).enumerate() {
             let low = words_32(s, rows, 32 + 32 * half);
@@ -29,6 +33,11 @@ impl Format for Q3K {
                 }
             }
         }
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        unpack_scales(s, rows, out);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Q4_0: d F16, 32 × 4 bits, (q - 8) · d. Q4_1: d, m F16, 32 × 4 bits, q · d + m.
 //! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
 
-use super::{Format, Group, Places, Rows, nibbles, store_integers};
+use super::{Format, Group, Plane, Rows, nibbles, store_integers};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -13,7 +13,7 @@ impl Format for Q4_0 {
     const OFFSET: i32 = 8;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 4)];
-    const PLACES: Places = Places::Nibbles { start: 2, pair: 16 };
+    const PLANES: &[Plane] = &[Plane::nibbles(2, 16, 16)];
     type Group = Group<1, 0, 4>;
 
     #[inline(always)]
@@ -36,7 +36,7 @@ impl Format for Q4_1 {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 2), (4, 4)];
-    const PLACES: Places = Places::Nibbles { start: 4, pair: 16 };
+    const PLANES: &[Plane] = &[Plane::nibbles(4, 16, 16)];
     type Group = Group<1, 1, 4>;
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Q4_K: d, dmin F16, 8 scales and 8 minima of 6 bits, 256 × 4 bits; q · d · scale - dmin · minimum.
 //! 32 bytes hold two groups: the low bits the even one, the high bits the odd one.
 
-use super::{Format, Group, Places, Rows, byte, words_32};
+use super::{Format, Group, Plane, Rows, byte, words_32};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -13,7 +13,7 @@ impl Format for Q4K {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 36)];
-    const PLACES: Places = Places::Nibbles { start: 16, pair: 32 };
+    const PLANES: &[Plane] = &[Plane::nibbles(16, 128, 32)];
     type Group = Group<1, 1, 4>;
 
     #[inline(always)]

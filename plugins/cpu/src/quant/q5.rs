@@ -1,6 +1,6 @@
 //! Q5_0: d F16, 32 fifth bits, 32 × 4 bits, (q - 16) · d. Q5_1: d, m F16, the same bits, q · d + m.
 
-use super::{Format, Group, Rows, nibbles};
+use super::{Format, Group, Plane, Rows, nibbles};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -12,17 +12,22 @@ impl Format for Q5_0 {
     const OFFSET: i32 = 16;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 5)];
+    const PLANES: &[Plane] = &[Plane::nibbles(6, 16, 16), fifths(2)];
     type Group = Group<1, 0, 5>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let out = &mut out[0];
+        Self::scales(s, rows, out);
         let [fifth, ..] = rows.words(s, 2);
         let q = nibbles(s, rows.words(s, 6));
-        for (j, to) in out.q.iter_mut().enumerate() {
+        for (j, to) in out[0].q.iter_mut().enumerate() {
             s.store_b(s.or(q[j], fifth_bits(s, fifth, j)), to);
         }
-        s.store(rows.f16(s, 0), &mut out.d[0]);
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        s.store(rows.f16(s, 0), &mut out[0].d[0]);
     }
 }
 
@@ -34,19 +39,29 @@ impl Format for Q5_1 {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 2), (4, 5)];
+    const PLANES: &[Plane] = &[Plane::nibbles(8, 16, 16), fifths(4)];
     type Group = Group<1, 1, 5>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let out = &mut out[0];
+        Self::scales(s, rows, out);
         let [fifth, ..] = rows.words(s, 4);
         let q = nibbles(s, rows.words(s, 8));
-        for (j, to) in out.q.iter_mut().enumerate() {
+        for (j, to) in out[0].q.iter_mut().enumerate() {
             s.store_b(s.or(q[j], fifth_bits(s, fifth, j)), to);
         }
-        s.store(rows.f16(s, 0), &mut out.d[0]);
-        s.store(rows.f16(s, 2), &mut out.m[0]);
     }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        s.store(rows.f16(s, 0), &mut out[0].d[0]);
+        s.store(rows.f16(s, 2), &mut out[0].m[0]);
+    }
+}
+
+/// The fifth bits of 32 elements, from this byte on.
+const fn fifths(start: usize) -> Plane {
+    Plane { start, n_bytes: 4, bits: 1, run: 1, up: 4 }
 }
 
 /// Bits 4j..4j+4 of each lane as bit 4 of its four bytes.

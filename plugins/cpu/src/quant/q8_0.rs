@@ -1,6 +1,6 @@
 //! Q8_0: d F16, 32 signed bytes, q · d. The bytes are made unsigned by adding 128.
 
-use super::{Format, Group, Places, Rows, store_integers, words_32};
+use super::{Format, Group, Plane, Rows, store_integers, words_32};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -12,7 +12,7 @@ impl Format for Q8_0 {
     const OFFSET: i32 = 128;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 8)];
-    const PLACES: Places = Places::Bytes(2);
+    const PLANES: &[Plane] = &[Plane::bytes(2, 32)];
     type Group = Group<1, 0, 8>;
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! A block of each of 16 rows in either layout: row by row as in the file, or interleaved as `seal` leaves it. Of matrices by
 //! columns 16 rows are put side by side first.
 
-use super::{Format, ROWS};
+use super::{Format, Plane, ROWS, plane_of};
 use crate::simd::{STRIP, Simd, array};
 
 /// What formats read of a block of each of 16 rows. `at` is a byte of the block where a unit begins.
@@ -89,12 +89,10 @@ impl<'a> ByColumns<'a> {
         for &(size, n) in F::UNITS {
             for _ in 0..n {
                 let to = &mut out[ROWS * at..][..ROWS * size];
-                match to.first_chunk_mut() {
-                    Some(to) if F::PLACES.is_elements(at) => {
-                        s.store_b(self.elements::<S, F>(s, at, first), to)
-                    }
-                    Some(to) => s.store_b(rows.four(s, at), to),
-                    None => to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size]),
+                match (to.first_chunk_mut(), plane_of(F::PLANES, at)) {
+                    (Some(to), Some(plane)) => s.store_b(self.elements(s, plane, at, first), to),
+                    (Some(to), None) => s.store_b(rows.four(s, at), to),
+                    (None, _) => to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size]),
                 }
                 at += size;
             }
@@ -103,20 +101,17 @@ impl<'a> ByColumns<'a> {
 
     /// Four bytes of elements, of each of 16 rows.
     #[inline(always)]
-    fn elements<S: Simd, F: Format>(&self, s: S, at: usize, first: usize) -> S::I {
-        let (strip, k) = (first / STRIP, first % STRIP / ROWS);
-        let offset = strip / F::PLACES.in_byte() * STRIP;
-        let low = s.zip_strip(array(|i| self.strip((at + i) * self.m + offset)), k);
-        if F::PLACES.in_byte() == 1 {
-            return low;
+    fn elements<S: Simd>(&self, s: S, plane: Plane, at: usize, first: usize) -> S::I {
+        let (strip, k, n) = (first / STRIP, first % STRIP / ROWS, plane.in_byte());
+        let (offset, from, mask) =
+            (strip / n * STRIP, (strip % n) as u32 * plane.bits, s.splat_i(plane.mask()));
+        let mut all = s.splat_i(0);
+        for place in 0..n {
+            let offset = offset + place * (self.m / n);
+            let bytes = s.zip_strip(array(|i| self.strip((at + i) * self.m + offset)), k);
+            all = s.or(all, s.shl(s.and(s.shr(bytes, from), mask), place as u32 * plane.bits));
         }
-        let offset = offset + self.m / 2;
-        let high = s.zip_strip(array(|i| self.strip((at + i) * self.m + offset)), k);
-        let mask = s.splat_i(0x0f0f_0f0f);
-        match strip % 2 {
-            0 => s.or(s.and(low, mask), s.shl(s.and(high, mask), 4)),
-            _ => s.or(s.and(s.shr(low, 4), mask), s.and(high, s.splat_i(0xf0f0_f0f0_u32 as i32))),
-        }
+        all
     }
 
     /// A strip of a column, which begins at this byte of the block.
@@ -126,10 +121,11 @@ impl<'a> ByColumns<'a> {
         found.unwrap_or(&[0; STRIP]) // the matrix has whole strips
     }
 
+    /// A unit of `size` bytes of each of 16 rows.
     #[inline(always)]
-    fn bytes(&self, at: usize, first: usize) -> &[u8; ROWS] {
-        let found = self.block[at * self.m + first..].first_chunk();
-        found.unwrap_or(&[0; ROWS]) // the matrix has 16 rows from `first` on
+    fn unit<const N: usize>(&self, at: usize, size: usize, first: usize) -> &[u8; N] {
+        let found = self.block[at * self.m + size * first..].first_chunk();
+        found.unwrap_or(&[0; N]) // the matrix has 16 rows from `first` on
     }
 }
 
@@ -143,10 +139,10 @@ pub struct RowsOf<'a> {
 }
 
 impl RowsOf<'_> {
-    /// Four bytes of each row.
+    /// A unit of four bytes of each row.
     #[inline(always)]
     fn four<S: Simd>(self, s: S, at: usize) -> S::I {
-        s.zip4(array(|i| self.columns.bytes(at + i, self.first)))
+        s.load_b(self.columns.unit(at, 4, self.first))
     }
 }
 
@@ -159,12 +155,11 @@ impl Rows for RowsOf<'_> {
 
     #[inline(always)]
     fn f16<S: Simd>(self, s: S, at: usize) -> S::F {
-        let found = self.columns.block[at * self.columns.m + 2 * self.first..].first_chunk();
-        s.load_f16(found.unwrap_or(&[0; 2 * ROWS])) // the matrix has 16 rows from `first` on
+        s.load_f16(self.columns.unit(at, 2, self.first))
     }
 
     #[inline(always)]
     fn byte<S: Simd>(self, s: S, at: usize) -> S::I {
-        s.and(s.load_i8(self.columns.bytes(at, self.first)), s.splat_i(0xff))
+        s.and(s.load_i8(self.columns.unit(at, 1, self.first)), s.splat_i(0xff))
     }
 }

@@ -1,23 +1,23 @@
 //! The layout that `seal` makes of matrices whose inputs are mostly zeros: what is multiplied with zeros alone is not read.
 //!
-//! A block is a row of units: F16 scales and floats are one each, all else is bytes. Unit u of row 0 is followed by unit u of
-//! row 1, and so on: of a matrix of m rows, what begins at byte a of the rows begins at byte m · a. Nothing is
+//! A block is a row of units ([`Format::UNITS`]); those of elements are bytes, and a float is a unit. Unit u of row 0 is followed
+//! by unit u of row 1, and so on: of a matrix of m rows, what begins at byte a of the rows begins at byte m · a. Nothing is
 //! lost, and no byte is added.
 //!
-//! Of bytes that are an element ([`Places`]), 64 rows at a time are a strip, in the order of [`in_strip`]. Where a byte is two
-//! elements of a row, it becomes one of two rows: m / 2 bytes of the elements in the low bits, then those of the elements in the
-//! high bits, each with one strip in its low bits and the next in its high bits.
+//! Of bytes of elements ([`Plane`]), 64 rows at a time are a strip, in the order of [`in_strip`]. Where a byte has bits of n
+//! elements of a row, it becomes one of n rows: m / n bytes of the elements in the lowest bits, then those of the elements in
+//! the next bits, and so on, each byte with n strips, the first in the lowest bits.
 
 use super::units;
-use crate::quant::{self, Format, Places, ROWS, with_format};
+use crate::quant::{Format, Plane, ROWS, plane_of, with_format};
 use crate::simd::{STRIP, in_strip};
 use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 
 /// Number of the layout.
 pub const COLUMNS: u32 = 3;
 
-/// Rows that are put side by side at a time: two strips.
-const TURN: usize = 2 * STRIP;
+/// The most rows that are put side by side at a time: strips of elements of a bit.
+const MAX_TURN: usize = 8 * STRIP;
 
 /// What `seal` reports.
 pub fn layout(nbytes: u64) -> Layout {
@@ -37,12 +37,13 @@ pub struct Columns {
     block_bytes: usize,
     row_bytes: usize,
     n_rows: usize,
-    places: Places,
+    planes: &'static [Plane],
+    /// Rows that are put side by side at a time.
+    turn: usize,
 }
 
 impl Columns {
-    /// The columns of a matrix without gaps, of whole panels or strips of rows; `None` if it has none, or if its elements are in
-    /// several bytes.
+    /// The columns of a matrix without gaps, of whole panels or strips of rows; `None` if it has none.
     pub fn of(t: &TensorView<'_>) -> Option<Columns> {
         let [k, m, rest @ ..] = t.ne();
         let columns = Columns::of_matrix(t.dtype()?, k, m)?;
@@ -51,19 +52,21 @@ impl Columns {
 
     /// Those of `m` rows of `k` elements.
     fn of_matrix(dtype: DType, k: usize, m: usize) -> Option<Columns> {
-        let places = with_format!(dtype, F => F::PLACES, else Places::Scattered);
-        let each = match places {
-            Places::Scattered if quant::is_supported(dtype) => return None,
-            Places::Scattered => ROWS,
-            _ => STRIP * places.in_byte(),
-        };
+        let (planes, each) = with_format!(dtype, F => (F::PLANES, STRIP * F::STRIPS), else (&[][..], ROWS));
         let block_bytes: usize = units(dtype)?.iter().map(|(size, n)| size * n).sum();
         let row_bytes = k / dtype.block_elems() * dtype.block_bytes();
         let is_whole = k.is_multiple_of(dtype.block_elems()) && row_bytes.is_multiple_of(block_bytes);
         // Products keep places in a block of all rows in 32 bits.
         let is_small = m.checked_mul(block_bytes).is_some_and(|n| u32::try_from(n).is_ok());
         let fits = is_whole && k > 0 && m > 0 && m.is_multiple_of(each) && is_small;
-        fits.then_some(Columns { dtype, block_bytes, row_bytes, n_rows: m, places })
+        fits.then_some(Columns {
+            dtype,
+            block_bytes,
+            row_bytes,
+            n_rows: m,
+            planes,
+            turn: each.max(2 * STRIP),
+        })
     }
 
     /// Bytes of the matrix.
@@ -74,15 +77,20 @@ impl Columns {
     /// Puts the units of all rows side by side.
     pub fn seal(&self, bytes: &mut [u8]) {
         let rows = bytes.to_vec();
-        for first in (0..self.n_rows).step_by(TURN) {
-            let n = TURN.min(self.n_rows - first);
+        for first in (0..self.n_rows).step_by(self.turn) {
+            let n = self.turn.min(self.n_rows - first);
             let rows = || rows.chunks_exact(self.row_bytes).skip(first).take(n);
-            self.each_unit(|at, size, is_elements| {
+            self.each_unit(|at, size, plane| {
                 let column = &mut bytes[at * self.n_rows..][..size * self.n_rows];
-                if is_elements {
-                    let mut of_rows = [0; TURN];
+                if let Some(plane) = plane {
+                    let mut of_rows = [0; MAX_TURN];
                     of_rows.iter_mut().zip(rows()).for_each(|(to, row)| *to = row[at]);
-                    return self.strips(&of_rows[..n], first, column);
+                    return match plane.in_byte() {
+                        1 => self.strips::<1>(plane, &of_rows[..n], first, column),
+                        2 => self.strips::<2>(plane, &of_rows[..n], first, column),
+                        4 => self.strips::<4>(plane, &of_rows[..n], first, column),
+                        _ => self.strips::<8>(plane, &of_rows[..n], first, column),
+                    };
                 }
                 let to = &mut column[first * size..][..n * size];
                 for (to, row) in to.chunks_exact_mut(size).zip(rows()) {
@@ -92,61 +100,54 @@ impl Columns {
         }
     }
 
-    /// Puts a byte of elements of each of some rows where they are in its column.
-    fn strips(&self, of_rows: &[u8], first: usize, column: &mut [u8]) {
-        let (strips, _) = of_rows.as_chunks::<STRIP>();
-        if self.places.in_byte() == 1 {
-            let column = &mut column[first..];
-            for (strip, to) in strips.iter().zip(column.chunks_exact_mut(STRIP)) {
-                to.iter_mut().enumerate().for_each(|(i, to)| *to = strip[in_strip(i)]);
-            }
-        } else if let [a, b] = strips {
-            let (low, high) = column.split_at_mut(self.n_rows / 2);
-            for i in 0..STRIP {
-                let (a, b) = (a[in_strip(i)], b[in_strip(i)]);
-                low[first / 2 + i] = a & 15 | b << 4;
-                high[first / 2 + i] = a >> 4 | b & 0xf0;
+    /// Puts a byte of `N` elements of each of some rows where they are in its column.
+    fn strips<const N: usize>(&self, plane: Plane, of_rows: &[u8], first: usize, column: &mut [u8]) {
+        let (strips, mask) = (of_rows.as_chunks::<STRIP>().0.as_chunks::<N>().0, plane.mask() as u8);
+        for (place, column) in column.chunks_exact_mut(self.n_rows / N).enumerate() {
+            let from = place * 8 / N;
+            for (strips, to) in strips.iter().zip(column[first / N..].chunks_exact_mut(STRIP)) {
+                for (i, to) in to.iter_mut().enumerate() {
+                    let bits = |k: usize| (strips[k][in_strip(i)] >> from & mask) << (k * 8 / N);
+                    *to = (0..N).fold(0, |byte, k| byte | bits(k));
+                }
             }
         }
     }
 
     /// A row's byte of elements, of their column.
-    fn of_strip(&self, column: &[u8], row: usize) -> u8 {
-        let (strip, i) = (row / STRIP, in_strip(row % STRIP));
-        if self.places.in_byte() == 1 {
-            return column[strip * STRIP + i];
-        }
-        let at = strip / 2 * STRIP + i;
-        let (low, high) = (column[at], column[self.n_rows / 2 + at]);
-        match strip % 2 {
-            0 => low & 15 | high << 4,
-            _ => low >> 4 | high & 0xf0,
-        }
+    fn of_strip(&self, plane: Plane, column: &[u8], row: usize) -> u8 {
+        let (strip, n, mask) = (row / STRIP, plane.in_byte(), plane.mask() as u8);
+        let at = strip / n * STRIP + in_strip(row % STRIP);
+        let bits = |place: usize| {
+            let byte = column[place * (self.n_rows / n) + at];
+            (byte >> (strip % n * 8 / n) & mask) << (place * 8 / n)
+        };
+        (0..n).fold(0, |byte, place| byte | bits(place))
     }
 
     /// Bytes `off..` of the matrix as they were before [`Columns::seal`].
     pub fn read(&self, sealed: &[u8], off: usize, out: &mut [u8]) {
         let mut units = Vec::with_capacity(self.row_bytes);
-        self.each_unit(|at, size, is_elements| units.extend((0..size).map(|i| (at, size, i, is_elements))));
+        self.each_unit(|at, size, plane| units.extend((0..size).map(|i| (at, size, i, plane))));
         for (out, place) in out.iter_mut().zip(off..) {
-            let (row, (at, size, i, is_elements)) = (place / self.row_bytes, units[place % self.row_bytes]);
+            let (row, (at, size, i, plane)) = (place / self.row_bytes, units[place % self.row_bytes]);
             let column = &sealed[at * self.n_rows..][..size * self.n_rows];
-            *out = if is_elements { self.of_strip(column, row) } else { column[row * size + i] };
+            *out = plane.map_or_else(|| column[row * size + i], |plane| self.of_strip(plane, column, row));
         }
     }
 
-    /// Calls `unit` with the first byte and the bytes of each unit of a row, and whether it is a byte of elements.
-    fn each_unit(&self, mut unit: impl FnMut(usize, usize, bool)) {
-        let is_float = !quant::is_supported(self.dtype);
+    /// Calls `unit` with the first byte and the bytes of each unit of a row, and the plane of a byte of elements.
+    fn each_unit(&self, mut unit: impl FnMut(usize, usize, Option<Plane>)) {
         let mut at = 0;
         while at < self.row_bytes {
             for &(size, count) in units(self.dtype).unwrap_or_default() {
-                let end = at + size * count;
-                let size = if size == 2 || is_float { size } else { 1 };
-                (at..end)
-                    .step_by(size)
-                    .for_each(|at| unit(at, size, self.places.is_elements(at % self.block_bytes)));
-                at = end;
+                for _ in 0..count {
+                    match plane_of(self.planes, at % self.block_bytes) {
+                        None => unit(at, size, None),
+                        plane => (at..at + size).for_each(|at| unit(at, 1, plane)),
+                    }
+                    at += size;
+                }
             }
         }
     }

@@ -10,7 +10,7 @@ pub use next_panels::NextPanels;
 use super::output::Tile;
 use super::worker::share;
 use super::{Output, product_floats, product_quantised};
-use crate::quant::{ROWS, XGroup, with_format};
+use crate::quant::{Format, ROWS, XGroup, with_format};
 use crate::scratch::Scratch;
 use crate::simd::{Isa, LANES, STRIP, Simd};
 use crate::tensor::Tensor;
@@ -71,7 +71,8 @@ impl Pieces {
         if w.columns.is_none() || n_columns > FEW_BY_ELEMENTS {
             return Pieces::new(n_threads, n_rows, n_matrices, n_columns);
         }
-        let rows = n_rows.div_ceil(n_threads).next_multiple_of(2 * STRIP).min(16 * 2 * STRIP);
+        let unit = with_format!(w.dtype, F => STRIP * F::STRIPS, else STRIP).max(2 * STRIP);
+        let rows = n_rows.div_ceil(n_threads).next_multiple_of(unit).min(16 * 2 * STRIP);
         Pieces { n_rows, rows, per_matrix: n_rows.div_ceil(rows), n: n_rows.div_ceil(rows) }
     }
 

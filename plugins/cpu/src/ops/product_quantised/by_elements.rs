@@ -1,20 +1,16 @@
-//! Products of matrices by columns with a few columns of activations that are mostly zeros, of formats whose elements are in one
-//! byte each: elements for zeros are not read. Integer sums are exact in any order, and a group of zeros alone adds nothing, so
-//! bits are those of the whole product.
+//! Products of matrices by columns with a few columns of activations that are mostly zeros: elements for zeros are not read.
+//! Integer sums are exact in any order, and a group of zeros alone adds nothing, so bits are those of the whole product.
 
+use super::active::{self, Active, Block, Quad};
 use crate::ops::output::Tile;
 use crate::ops::product::{FEW_BY_ELEMENTS as FEW, Product};
-use crate::quant::{ByColumns, Format, GROUP, MAX_GROUPS, Panel, ROWS, RowsOf, XGroup};
+use crate::quant::{ByColumns, Format, GROUP, Panel, ROWS, RowsOf, XGroup};
 use crate::scratch::Scratch;
-use crate::simd::{LANES, STRIP, Simd, array, prefetch};
-use bytemuck::{Pod, Zeroable};
+use crate::simd::{LANES, STRIP, Simd, array};
 use std::ops::Range;
 
 /// Sums of a panel.
 type Sums = [f32; LANES];
-/// Bytes that are prefetched before they are multiplied, and the most blocks that these may be of.
-const AHEAD: usize = 16384;
-const RING: usize = 8;
 /// Panels of a strip.
 const PANELS: usize = STRIP / ROWS;
 
@@ -30,11 +26,11 @@ pub fn is_worth(p: &Product<'_>) -> bool {
     };
     let n_groups = p.w.ne[0] / GROUP;
     let groups = p.columns.iter().flat_map(|column| &p.quantised[column.x * n_groups..][..n_groups]);
-    let active: usize = groups.map(|x| non_zeros(x).count_ones() as usize).sum();
+    let active: usize = groups.map(|x| active::non_zeros(x).count_ones() as usize).sum();
     active * rare <= n_columns * n_groups * GROUP
 }
 
-/// Rows of a matrix by columns times at most [`FEW`] columns, block by block.
+/// Rows of a matrix by columns times at most [`FEW`] columns.
 #[inline(always)]
 pub fn few_columns<S: Simd, F: Format>(
     s: S,
@@ -43,208 +39,196 @@ pub fn few_columns<S: Simd, F: Format>(
     rows: &Range<usize>,
     scratch: &mut Scratch,
 ) {
-    let (n_groups, m, n) = (p.w.ne[0] / GROUP, p.w.ne[1], rows.len() / ROWS);
-    let n_columns = p.columns.len();
-    let sums = scratch.sums.take::<Sums>(n * n_columns);
+    match F::STRIPS {
+        1 => in_turns::<S, F, 1>(s, p, y, rows, scratch),
+        2 => in_turns::<S, F, 2>(s, p, y, rows, scratch),
+        4 => in_turns::<S, F, 4>(s, p, y, rows, scratch),
+        _ => in_turns::<S, F, 8>(s, p, y, rows, scratch),
+    }
+}
+
+/// Block by block, and of each the strips that share bytes in turn, while a share of a later block is prefetched.
+#[inline(always)]
+fn in_turns<S: Simd, F: Format, const STRIPS: usize>(
+    s: S,
+    p: &Product<'_>,
+    y: &mut Tile<'_>,
+    rows: &Range<usize>,
+    scratch: &mut Scratch,
+) {
+    // Blocks from one that is multiplied to the one that is prefetched: as many bytes, about, of all formats.
+    let n_ahead = if F::GROUPS == 1 { 4 } else { 1 };
+    let (n_groups, m, n_panels) = (p.w.ne[0] / GROUP, p.w.ne[1], rows.len() / ROWS);
+    let (n_blocks, n_turns, n_columns) =
+        (n_groups / F::GROUPS, n_panels / (STRIPS * PANELS), p.columns.len());
+    let sums = scratch.sums.take::<Sums>(n_panels * n_columns);
     sums.fill([0.0; LANES]);
+    let scales = scratch.rows.take::<F::Group>(STRIPS * PANELS * F::GROUPS);
+    let ring = scratch.panel.take::<Active>((n_ahead + 1) * FEW);
     let x: [&[XGroup]; FEW] = array(|c| {
         let column = p.columns.get(c).map_or(&[][..], |column| &p.quantised[column.x * n_groups..]);
         &column[..n_groups.min(column.len())]
     });
-    let places = InRows { m, rows: rows.clone() };
 
-    let (blocks, n_blocks) = (p.w.bytes(), n_groups / F::GROUPS);
-    let block_of = |b: usize| &blocks[b * m * F::BLOCK_BYTES..(b + 1) * m * F::BLOCK_BYTES];
-    let active = scratch.panel.take::<Active>(RING * FEW);
-    let (mut n_found, mut ahead) = (0, 0);
-    for b in 0..n_blocks {
-        while n_found < n_blocks.min(b + RING) && (ahead < AHEAD || n_found == b) {
-            for (c, active) in active[n_found % RING * FEW..][..n_columns].iter_mut().enumerate() {
-                active.find::<F>(&x[c][n_found * F::GROUPS..][..F::GROUPS], &places);
-                ahead += active.prefetch::<F>(block_of(n_found).as_ptr(), &places);
+    let block =
+        |b: usize| Block { bytes: &p.w.bytes()[b * m * F::BLOCK_BYTES..][..m * F::BLOCK_BYTES], m, rows };
+    let in_ring = |b: usize| b % (n_ahead + 1) * FEW..b % (n_ahead + 1) * FEW + n_columns;
+    for b in 0..n_blocks + n_ahead {
+        if b < n_blocks {
+            for (active, x) in ring[in_ring(b)].iter_mut().zip(&x) {
+                active.find::<F>(&x[b * F::GROUPS..][..F::GROUPS], &block(b));
             }
-            n_found += 1;
         }
-        let columns = ByColumns { block: block_of(b), m };
-        let active = &active[b % RING * FEW..][..n_columns];
-        for ((c, active), sums) in active.iter().enumerate().zip(sums.chunks_exact_mut(n)) {
-            let x = &x[c][b * F::GROUPS..][..F::GROUPS];
-            match F::PLACES.in_byte() {
-                2 => add_block::<S, F, 2>(s, columns, active, x, rows.start, sums),
-                _ => add_block::<S, F, 1>(s, columns, active, x, rows.start, sums),
+        let next = (b < n_blocks).then(|| (block(b), &ring[in_ring(b)]));
+        let now = b.checked_sub(n_ahead).map(|b| (b, &ring[in_ring(b)]));
+        for turn in 0..n_turns {
+            if let Some((block, active)) = &next {
+                block.prefetch_share::<F>(active, turn, n_turns);
             }
-            ahead -= active.bytes as usize;
+            let Some((b, active)) = now.filter(|(_, active)| active.iter().any(|active| active.n > 0)) else {
+                continue;
+            };
+            let (columns, first) =
+                (ByColumns { block: block(b).bytes, m }, rows.start + turn * STRIPS * STRIP);
+            for (panel, scales) in scales.chunks_exact_mut(F::GROUPS).enumerate() {
+                F::scales(s, RowsOf { columns, first: first + panel * ROWS }, scales);
+            }
+            for ((c, active), sums) in active.iter().enumerate().zip(sums.chunks_exact_mut(n_panels)) {
+                let x = &x[c][b * F::GROUPS..][..F::GROUPS];
+                let sums = &mut sums[turn * STRIPS * PANELS..][..STRIPS * PANELS];
+                add_turn::<S, F, STRIPS>(s, columns, active.quads(), x, turn, scales, sums);
+            }
         }
     }
-    for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n)) {
+    for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n_panels)) {
         let y = y.part(y.unravel(column.y), rows.clone());
         y.as_chunks_mut::<LANES>().0.copy_from_slice(sums);
     }
 }
 
-/// Adds the products of a block of the rows from `first` on with a column's groups to their sums: a strip at a time, or the two
-/// that share bytes.
+/// Adds the products of some strips of a block with a column's groups to their sums.
 #[inline(always)]
-fn add_block<S: Simd, F: Format, const STRIPS: usize>(
+#[allow(clippy::too_many_arguments)]
+fn add_turn<S: Simd, F: Format, const STRIPS: usize>(
     s: S,
     columns: ByColumns<'_>,
-    active: &Active,
+    quads: &[Quad],
     x: &[XGroup],
-    first: usize,
+    turn: usize,
+    scales: &[F::Group],
     sums: &mut [Sums],
 ) {
-    let quads = &active.quads[..active.n as usize];
-    if quads.is_empty() {
-        return;
+    let mut all = [[[[s.zero()]]; PANELS]; STRIPS];
+    for (strip, sums) in sums.chunks_exact(PANELS).enumerate() {
+        for panel in 0..PANELS {
+            all[strip][panel] = [[s.load(&sums[panel])]];
+        }
     }
-    let mut groups = [F::Group::ZERO; MAX_GROUPS];
-    let groups = &mut groups[..F::GROUPS];
-    for (i, sums) in sums.as_chunks_mut::<PANELS>().0.chunks_exact_mut(STRIPS).enumerate() {
-        let mut dots = [[[s.splat_i(0); PANELS]; STRIPS]; MAX_GROUPS];
-        let mut begun = 0u32;
+    for quads in quads.chunk_by(|a, b| a.group == b.group) {
+        let g = quads[0].group as usize % F::GROUPS;
+        let x = &x[g];
+        let mut dots = [[[F::Group::start(s, x, 0); PANELS]; STRIPS]; 2];
+        if F::Group::HALVES == 2 {
+            dots[1] = [[F::Group::start(s, x, 1); PANELS]; STRIPS];
+        }
         for quad in quads {
-            let g = quad.group as usize % F::GROUPS;
-            if begun >> g & 1 == 0 {
-                dots[g] = [[F::Group::start(s, &x[g], 0); PANELS]; STRIPS];
-                begun |= 1 << g;
-            }
-            dots[g] = add_quad::<S, F, STRIPS>(s, columns, quad, i * STRIP, dots[g]);
+            add_quad::<S, F, STRIPS>(s, columns, quad, turn, &mut dots);
         }
         for strip in 0..STRIPS {
             for panel in 0..PANELS {
-                let row = first + (i * STRIPS + strip) * STRIP + panel * ROWS;
-                F::scales(s, RowsOf { columns, first: row }, groups);
-                let mut all = [[s.load(&sums[strip][panel])]];
-                for g in 0..F::GROUPS {
-                    if begun >> g & 1 != 0 {
-                        let scales = F::Group::scales(s, [&groups[g]], 0);
-                        all = F::Group::add_scaled(s, scales, [&x[g]], [[dots[g][strip][panel]]], all);
-                        all = F::Group::add_minima(s, [&groups[g]], [&x[g]], all);
-                    }
+                let group = &scales[(strip * PANELS + panel) * F::GROUPS + g];
+                let mut sums = all[strip][panel];
+                for h in 0..F::Group::HALVES {
+                    let scales = F::Group::scales(s, [group], h);
+                    sums = F::Group::add_scaled(s, scales, [x], [[dots[h][strip][panel]]], sums);
                 }
-                s.store(all[0][0], &mut sums[strip][panel]);
+                all[strip][panel] = F::Group::add_minima(s, [group], [x], sums);
             }
+        }
+    }
+    for (strip, sums) in sums.chunks_exact_mut(PANELS).enumerate() {
+        for panel in 0..PANELS {
+            s.store(all[strip][panel][0][0], &mut sums[panel]);
         }
     }
 }
 
-/// dots + the products of four elements, of the strips that begin `at` bytes after where the columns do.
+/// Adds the products of four elements to the dots of each half, of the strips of a turn.
 #[inline(always)]
 fn add_quad<S: Simd, F: Format, const STRIPS: usize>(
     s: S,
     columns: ByColumns<'_>,
     quad: &Quad,
-    at: usize,
-    mut dots: [[S::I; PANELS]; STRIPS],
-) -> [[S::I; PANELS]; STRIPS] {
-    let (x, mask) = (s.splat_i(i32::from_le_bytes(quad.x)), s.splat_i(0x0f0f_0f0f));
-    let of_quad = array(|e| columns.strip(quad.at[e] as usize + at));
-    for panel in 0..PANELS {
-        let bytes = s.zip_strip(of_quad, panel);
-        for strip in 0..STRIPS {
-            let stored = match (STRIPS, strip) {
-                (1, _) => bytes,
-                (_, 0) => s.and(bytes, mask),
-                _ => s.and(s.shr(bytes, 4), mask),
-            };
-            dots[strip][panel] = F::Group::add_quad(s, dots[strip][panel], F::integers(s, stored), x);
-        }
-    }
-    dots
+    turn: usize,
+    dots: &mut [[[S::I; PANELS]; STRIPS]; 2],
+) {
+    let planes =
+        [strips_of::<F, STRIPS, 0>(columns, quad, turn), strips_of::<F, STRIPS, 1>(columns, quad, turn)];
+    add_panel::<S, F, STRIPS, 0>(s, &planes, quad, dots);
+    add_panel::<S, F, STRIPS, 1>(s, &planes, quad, dots);
+    add_panel::<S, F, STRIPS, 2>(s, &planes, quad, dots);
+    add_panel::<S, F, STRIPS, 3>(s, &planes, quad, dots);
 }
 
-/// Rows of a matrix by columns.
-struct InRows {
-    /// Rows of the matrix.
-    m: usize,
-    rows: Range<usize>,
-}
+/// Strips of bytes of a plane, as many as strips of rows share them.
+type Strips<'a, const STRIPS: usize> = [[&'a [u8; STRIP]; 4]; STRIPS];
 
-/// Four elements of a group; where fewer are left, the last ones are multiplied with zeros.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Quad {
-    group: u32,
-    x: [u8; 4],
-    /// Where the elements of the rows begin in the block.
-    at: [u32; 4],
-}
-
-/// The elements of a block that a column multiplies with other numbers than zero, group by group.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Active {
-    /// The first `n` count.
-    quads: [Quad; MAX_GROUPS * GROUP / 4],
-    n: u32,
-    /// Bytes that are read for them.
-    bytes: u32,
-}
-
-impl Active {
-    /// Those of these groups.
-    #[inline(always)]
-    fn find<F: Format>(&mut self, x: &[XGroup], places: &InRows) {
-        let InRows { m, rows } = places;
-        self.n = 0;
-        for (g, x) in x.iter().enumerate() {
-            let mut left = non_zeros(x);
-            let q = x.q.as_flattened();
-            while left != 0 {
-                let mut quad = Quad { group: g as u32, x: [0; 4], at: [0; 4] };
-                for i in 0..4 {
-                    quad.at[i] = quad.at[i.saturating_sub(1)];
-                    if left != 0 {
-                        let element = left.trailing_zeros() as usize;
-                        let column = F::PLACES.column(g * GROUP + element, *m);
-                        quad.at[i] = (column + rows.start / F::PLACES.in_byte()) as u32;
-                        quad.x[i] = q[element];
-                        left &= left - 1;
-                    }
-                }
-                self.quads[self.n as usize % self.quads.len()] = quad;
-                self.n += 1;
+/// Those of four elements, if the format has the plane.
+#[inline(always)]
+fn strips_of<'a, F: Format, const STRIPS: usize, const PLANE: usize>(
+    columns: ByColumns<'a>,
+    quad: &Quad,
+    turn: usize,
+) -> Strips<'a, STRIPS> {
+    let mut strips = [[&[0; STRIP]; 4]; STRIPS];
+    if let Some(plane) = F::PLANES.get(PLANE) {
+        let n = STRIPS / plane.in_byte();
+        for j in 0..n {
+            for i in 0..4 {
+                strips[j][i] = columns.strip(quad.at[PLANE][i] as usize + (turn * n + j) * STRIP);
             }
         }
     }
+    strips
+}
 
-    /// Prefetches these elements of the rows, and their scales, of the block that begins at `at`; how many bytes.
-    #[inline(always)]
-    fn prefetch<F: Format>(&mut self, at: *const u8, places: &InRows) -> usize {
-        self.bytes = 0;
-        if self.n == 0 {
-            return 0;
+/// The same of panel `PANEL` of each strip alone.
+#[inline(always)]
+fn add_panel<S: Simd, F: Format, const STRIPS: usize, const PANEL: usize>(
+    s: S,
+    planes: &[Strips<'_, STRIPS>; 2],
+    quad: &Quad,
+    dots: &mut [[[S::I; PANELS]; STRIPS]; 2],
+) {
+    let mut stored = [s.splat_i(0); STRIPS];
+    add_bits::<S, F, STRIPS, PANEL, 0>(s, &planes[0], &mut stored);
+    add_bits::<S, F, STRIPS, PANEL, 1>(s, &planes[1], &mut stored);
+    for h in 0..F::Group::HALVES {
+        if F::Group::HALVES == 1 || quad.x[h] != [0; 4] {
+            let x = s.splat_i(i32::from_le_bytes(quad.x[h]));
+            for strip in 0..STRIPS {
+                let of_rows = F::integers(s, stored[strip]);
+                dots[h][strip][PANEL] = F::Group::add_quad(s, dots[h][strip][PANEL], of_rows, x);
+            }
         }
-        let InRows { m, rows } = places;
-        let mut lines = |start: usize, n: usize| {
-            (0..n).step_by(64).for_each(|i| prefetch(at.wrapping_add(start + i)));
-            self.bytes += n as u32;
-        };
-        let head = F::PLACES.of(0).0;
-        let size = if F::UNITS[0].0 == 2 { 2 } else { 1 };
-        (0..head).step_by(size).for_each(|byte| lines(byte * m + rows.start * size, rows.len() * size));
-        for quad in &self.quads[..self.n as usize] {
-            let n_elements = quad.x.iter().filter(|x| **x != 0).count();
-            quad.at[..n_elements].iter().for_each(|at| lines(*at as usize, rows.len() / F::PLACES.in_byte()));
-        }
-        self.bytes as usize
     }
 }
 
-/// The highest bit of each of eight bytes.
-const HIGHEST: u64 = 0x8080_8080_8080_8080;
-
-/// A bit for each element that is not zero; all of a group that is not finite.
-fn non_zeros(x: &XGroup) -> u32 {
-    if x.d.is_nan() {
-        return u32::MAX;
+/// Adds the bits of a plane, if the format has it, to those of four elements of a panel of each strip.
+#[inline(always)]
+fn add_bits<S: Simd, F: Format, const STRIPS: usize, const PANEL: usize, const PLANE: usize>(
+    s: S,
+    strips: &Strips<'_, STRIPS>,
+    stored: &mut [S::I; STRIPS],
+) {
+    if let Some(plane) = F::PLANES.get(PLANE) {
+        let (n, mask) = (plane.in_byte(), s.splat_i(plane.mask()));
+        for j in 0..STRIPS / n {
+            let bytes = s.zip_strip(strips[j], PANEL);
+            for k in 0..n {
+                let bits = s.and(s.shr(bytes, k as u32 * plane.bits), mask);
+                stored[j * n + k] = s.or(stored[j * n + k], s.shl(bits, plane.up));
+            }
+        }
     }
-    let mut bits = 0;
-    for (i, q) in x.q.as_flattened().as_chunks::<8>().0.iter().enumerate() {
-        let q = u64::from_le_bytes(*q);
-        // The highest bit of each byte that is not zero, then these eight next to each other.
-        let highest = (((q & !HIGHEST) + !HIGHEST) | q) & HIGHEST;
-        bits |= ((highest >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * i)) as u32;
-    }
-    bits
 }

@@ -1,5 +1,6 @@
 //! Products of quantised weights: panels of 16 rows, unpacked to 8 bits, times columns of activations in 8 bits.
 
+mod active;
 mod ahead;
 mod by_elements;
 mod columns;
@@ -8,7 +9,7 @@ mod many;
 
 use super::output::Tile;
 use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
-use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, Places, ROWS, RowByRow, SideBySide, XGroup};
+use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::Scratch;
 use crate::simd::{Simd, Stream, array, dispatch_also};
 use ahead::NextRows;
@@ -31,7 +32,7 @@ const BY_WORDS: usize = 24;
 #[inline(always)]
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     let [mut rows, ..] = y.dims();
-    if F::PLACES != Places::Scattered && p.w.columns.is_some() && by_elements::is_worth(p) {
+    if p.w.columns.is_some() && by_elements::is_worth(p) {
         return by_elements::few_columns::<S, F>(s, p, y, &rows, scratch);
     }
     rows.start = match p.columns.len() {
