@@ -48,7 +48,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
                 &all[matrix * n..][..n]
             }
         };
-        let product = product::Product { w: weights, at, quantised, packed, columns: &columns };
+        let product = product::Product { w: weights, at, picked: None, quantised, packed, columns: &columns };
         product::compute(w.isa, &product, &mut y, w.scratch);
     }
     w.scratch.columns = columns;

@@ -50,7 +50,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
             Some(ready) => ready,
             None => own_packed.take(words.packed(x.ne[0], columns.len())),
         };
-        let product = Product { w: weights, at: [expert, 0], quantised, packed, columns: &columns };
+        let product =
+            Product { w: weights, at: [expert, 0], picked: None, quantised, packed, columns: &columns };
         // SAFETY: a product writes its columns alone; a column has one expert, whose rows are each taken once.
         let mut y = unsafe { out.tile([rows, 0..ids.ne[0], 0..ids.ne[1], 0..1]) };
         product::compute(w.isa, &product, &mut y, w.scratch);

@@ -1,7 +1,8 @@
 //! y[i, j] = Σₖ w[k, i] · x[k, j] where score[i, j] passes, else 0.
 //!
-//! A unit of work is a stretch of rows with all columns. Of it, rows that pass in any column are put side by side in working
-//! memory and multiplied there, by the code that multiplies all of them where they are most: so bits are those of `mul_mat`.
+//! A unit of work is a stretch of rows with all columns. Of it, rows that pass in any column are multiplied by the code that
+//! multiplies all of them where they are most: so bits are those of `mul_mat`. Quantised rows are read where they are, others
+//! are put side by side in working memory first.
 
 use super::check::{self, Answer, ensure};
 use super::output::Tile;
@@ -9,7 +10,7 @@ use super::pick::{self, Kept, Pick};
 use super::product_floats::Words;
 use super::worker::{Rank, Taken};
 use super::{Args, Column, Output, Worker, mul_mat, prepare, product};
-use crate::quant::ROWS;
+use crate::quant::{self, ROWS};
 use crate::scratch::{Arena, Scratch};
 use crate::simd::{Isa, prefetch};
 use crate::tensor::Tensor;
@@ -49,7 +50,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
         packed => packed,
     };
 
-    let product = product::Product { w: weights, at: [0, 0], quantised, packed, columns: &columns };
+    let product =
+        product::Product { w: weights, at: [0, 0], picked: None, quantised, packed, columns: &columns };
     let unit = (weights.ne[1] / (w.rank.n * 4)).next_multiple_of(2 * ROWS).clamp(2 * ROWS, UNIT);
     let mut kept = Kept::default();
     for mut y in out.take_tiles([unit, x.ne[1], 1, 1], 0) {
@@ -57,7 +59,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
         let too_many = too_many_of(y.dims()[0].len());
         picked.rows_of(&y, too_many, &mut kept);
         match kept.rows.len() < too_many {
-            true => gathered(w.isa, &product, &kept.rows, picked, &mut y, w.scratch),
+            true => few_rows(w.isa, &product, &kept.rows, picked, &mut y, w.scratch),
             false => {
                 product::compute(w.isa, &product, &mut y, w.scratch);
                 picked.clear_others(&mut y);
@@ -102,7 +104,7 @@ impl Picked<'_> {
 }
 
 /// Computes what passes in these rows of a tile; all else becomes zeros.
-fn gathered(
+fn few_rows(
     isa: Isa,
     p: &product::Product<'_>,
     rows: &[usize],
@@ -113,12 +115,22 @@ fn gathered(
     let n_columns = p.columns.len();
     p.columns.iter().for_each(|column| y.row([column.y, 0, 0]).fill(0.0));
     let [mut bytes, mut sums] = std::mem::take(&mut scratch.gathered);
-    for (i, some) in rows.chunks(GATHERED).enumerate() {
-        let next = rows.get((i + 1) * GATHERED..).unwrap_or(&[]);
-        let w = gather(p.w, some, next, &mut bytes);
-        let n = w.ne[1];
+    let is_quantised = quant::is_supported(p.w.dtype);
+    let at_once = if is_quantised && n_columns == 1 { UNIT } else { GATHERED };
+    for (i, some) in rows.chunks(at_once).enumerate() {
+        let n = some.len().next_multiple_of(ROWS);
         let sums = sums.take::<f32>(n * n_columns);
-        multiply(isa, &product::Product { w: &w, ..*p }, sums, scratch);
+        if is_quantised {
+            // The last one stands in for those up to a whole panel.
+            let padded = bytes.take::<usize>(n);
+            padded.fill(some[some.len() - 1]);
+            padded[..some.len()].copy_from_slice(some);
+            multiply(isa, &product::Product { picked: Some(padded), ..*p }, n, sums, scratch);
+        } else {
+            let next = rows.get((i + 1) * GATHERED..).unwrap_or(&[]);
+            let w = gather(p.w, some, next, &mut bytes);
+            multiply(isa, &product::Product { w: &w, ..*p }, n, sums, scratch);
+        }
         for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n)) {
             let [in_y, ..] = y.dims();
             let (y, scores) = (y.row([column.y, 0, 0]), picked.scores.row([column.y, 0, 0]));
@@ -147,10 +159,10 @@ fn gather(w: &Tensor, rows: &[usize], next: &[usize], room: &mut Arena) -> Tenso
     unsafe { Tensor::of_bytes(bytes, w.dtype, [w.ne[0], n_rows, 1, 1]) }
 }
 
-/// All rows of the weights times all columns, [rows, columns].
-fn multiply(isa: Isa, p: &product::Product<'_>, sums: &mut [f32], scratch: &mut Scratch) {
+/// `n` rows of the weights times all columns, [rows, columns].
+fn multiply(isa: Isa, p: &product::Product<'_>, n: usize, sums: &mut [f32], scratch: &mut Scratch) {
     let columns: &[Column] = p.columns;
-    let ne = [p.w.ne[1], columns.len(), 1, 1];
+    let ne = [n, columns.len(), 1, 1];
     // SAFETY: the slice outlives the tensor, and nothing else writes it meanwhile.
     let y = unsafe { Tensor::of_bytes(bytemuck::cast_slice_mut(sums), DType::F32, ne) };
     let taken = [Taken::default()];

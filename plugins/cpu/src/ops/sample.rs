@@ -46,8 +46,14 @@ impl Sample {
                 Tensor::of_bytes(y, DType::F32, [ROWS, COLUMNS, 1, 1]),
             )
         };
-        let product =
-            Product { w: &weights, at: [0; 2], quantised: &self.x, packed: &[], columns: &self.columns };
+        let product = Product {
+            w: &weights,
+            at: [0; 2],
+            picked: None,
+            quantised: &self.x,
+            packed: &[],
+            columns: &self.columns,
+        };
         let taken = [Taken::default()];
         // SAFETY: the result is gapless F32; the team is this thread, and nothing else uses the result.
         let out = unsafe { Output::new(&result, Rank::new(0, 1), &taken, None) };

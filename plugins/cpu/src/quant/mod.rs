@@ -38,7 +38,7 @@ pub use q5::{Q5_0, Q5_1};
 pub use q5_k::Q5K;
 pub use q6_k::Q6K;
 pub use q8_0::Q8_0;
-pub use rows::{ByColumns, RowByRow, Rows, RowsOf, SideBySide};
+pub use rows::{Anywhere, ByColumns, RowByRow, Rows, RowsOf, SideBySide};
 pub use words::{WordGroup, XWords};
 
 use crate::simd::Simd;

@@ -2,7 +2,7 @@
 //! columns 16 rows are put side by side first.
 
 use super::{Format, Plane, ROWS, plane_of};
-use crate::simd::{STRIP, Simd, array};
+use crate::simd::{RowSet, STRIP, Simd, array};
 
 /// What formats read of a block of each of 16 rows. `at` is a byte of the block where a unit begins.
 pub trait Rows: Copy {
@@ -38,6 +38,35 @@ impl Rows for RowByRow<'_> {
     fn byte<S: Simd>(self, s: S, at: usize) -> S::I {
         let bytes = array(|r| self.bytes[at + r * self.stride]);
         s.and(s.load_i8(&bytes), s.splat_i(0xff))
+    }
+}
+
+/// Blocks of rows that are anywhere.
+#[derive(Clone, Copy)]
+pub struct Anywhere<'a> {
+    /// The rows.
+    pub rows: &'a RowSet<'a>,
+    /// Where their blocks begin.
+    pub at: usize,
+}
+
+impl Rows for Anywhere<'_> {
+    #[inline(always)]
+    fn words<S: Simd>(self, s: S, at: usize) -> [S::I; 4] {
+        s.transpose_set(self.rows, self.at + at)
+    }
+
+    #[inline(always)]
+    fn f16<S: Simd>(self, s: S, at: usize) -> S::F {
+        s.gather_f16_set(self.rows, self.at + at)
+    }
+
+    #[inline(always)]
+    fn byte<S: Simd>(self, s: S, at: usize) -> S::I {
+        s.and(
+            s.load_i8(self.rows.bytes::<1>(self.at + at).as_flattened().first_chunk().unwrap_or(&[0; ROWS])),
+            s.splat_i(0xff),
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! The vector trait on AVX2 with FMA and F16C: two registers.
 
-use super::Simd;
+use super::{RowSet, Simd, array};
 use std::arch::x86_64::*;
 
 /// Proof of AVX2, FMA and F16C; with `VNNI`, of AVX-VNNI, too.
@@ -135,16 +135,6 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
             [_mm256_shuffle_epi8(table, index[0]), _mm256_shuffle_epi8(table, index[1])]
         };
 
-        fn zip4(rows: [&[u8; 16]; 4]) -> I = {
-            let row = |i: usize| _mm_loadu_si128(rows[i].as_ptr().cast());
-            let (a, b, c, d) = (row(0), row(1), row(2), row(3));
-            let (ab_low, ab_high) = (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b));
-            let (cd_low, cd_high) = (_mm_unpacklo_epi8(c, d), _mm_unpackhi_epi8(c, d));
-            [
-                _mm256_set_m128i(_mm_unpackhi_epi16(ab_low, cd_low), _mm_unpacklo_epi16(ab_low, cd_low)),
-                _mm256_set_m128i(_mm_unpackhi_epi16(ab_high, cd_high), _mm_unpacklo_epi16(ab_high, cd_high)),
-            ]
-        };
         fn zip_strip(columns: [&[u8; 64]; 4], k: usize) -> I =
             [zip_half(columns, 0, k), zip_half(columns, 32, k)];
         fn halves(v: I) -> F = [halves(v[0]), halves(v[1])];
@@ -170,16 +160,26 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
     fn transpose(self, rows: &[u8], stride: usize) -> [I; 4] {
         assert!(15 * stride + 16 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
         // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
-        let (a, b) =
-            unsafe { (transpose(rows.as_ptr(), stride), transpose(rows.as_ptr().add(8 * stride), stride)) };
-        std::array::from_fn(|j| [a[j], b[j]])
+        unsafe { transpose(array(|r| rows.as_ptr().wrapping_add(r * stride))) }
+    }
+
+    #[inline(always)]
+    fn transpose_set(self, rows: &RowSet<'_>, at: usize) -> [I; 4] {
+        // SAFETY: each row has 16 bytes there; the features are proven by `self`.
+        unsafe { transpose(rows.from(at, 16)) }
     }
 
     #[inline(always)]
     fn gather_f16(self, rows: &[u8], stride: usize) -> F {
         assert!(15 * stride + 2 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
         // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
-        unsafe { widen(gather_u16(rows.as_ptr(), stride)) }
+        unsafe { widen(gather_u16(array(|r| rows.as_ptr().wrapping_add(r * stride)))) }
+    }
+
+    #[inline(always)]
+    fn gather_f16_set(self, rows: &RowSet<'_>, at: usize) -> F {
+        // SAFETY: each row has two bytes there; the features are proven by `self`.
+        unsafe { widen(gather_u16(rows.from(at, 2))) }
     }
 }
 
@@ -234,12 +234,12 @@ unsafe fn peak8(v: __m256) -> f32 {
 }
 
 /// # Safety
-/// AVX2; 2 bytes are readable at `p + r · stride` for r < 16.
+/// AVX2; 2 bytes of each row are readable.
 #[inline(always)]
-pub(super) unsafe fn gather_u16(p: *const u8, stride: usize) -> __m256i {
+pub(super) unsafe fn gather_u16(rows: [*const u8; 16]) -> __m256i {
     // SAFETY: the caller's promise.
     unsafe {
-        let at = |r: usize| p.add(r * stride).cast::<i16>().read_unaligned();
+        let at = |r: usize| rows[r].cast::<i16>().read_unaligned();
         _mm256_setr_epi16(
             at(0),
             at(1),
@@ -346,15 +346,26 @@ unsafe fn dot4_full<const VNNI: bool>(acc: __m256i, u: __m256i, i: __m256i) -> _
     }
 }
 
-/// 8 rows: lane r of vector j has bytes 4j.. of row r.
+/// Lane r of vector j has bytes 4j.. of row r.
 ///
 /// # Safety
-/// AVX2; 16 bytes are readable at `p + r · stride` for r < 8.
+/// AVX2; 16 bytes of each row are readable.
 #[inline(always)]
-unsafe fn transpose(p: *const u8, stride: usize) -> [__m256i; 4] {
+unsafe fn transpose(rows: [*const u8; 16]) -> [I; 4] {
+    // SAFETY: the caller's promise.
+    let (a, b) = unsafe { (transpose_8(rows, 0), transpose_8(rows, 8)) };
+    array(|j| [a[j], b[j]])
+}
+
+/// The same of the 8 rows from `first` on.
+///
+/// # Safety
+/// AVX2; 16 bytes of each of these rows are readable.
+#[inline(always)]
+unsafe fn transpose_8(rows: [*const u8; 16], first: usize) -> [__m256i; 4] {
     // SAFETY: the caller's promise.
     unsafe {
-        let row = |r: usize| _mm_loadu_si128(p.add(r * stride).cast());
+        let row = |r: usize| _mm_loadu_si128(rows[first + r].cast());
         let half = |i: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(row(i)), row(i + 4));
         let (a, b, c, d) = (half(0), half(1), half(2), half(3));
         let (ab_low, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));

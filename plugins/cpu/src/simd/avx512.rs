@@ -1,6 +1,6 @@
 //! The vector trait on AVX-512: one register.
 
-use super::Simd;
+use super::{RowSet, Simd, array};
 use std::arch::x86_64::*;
 
 /// Proof of AVX-512 F, BW, DQ and VL, with AVX2, FMA and F16C; with `VNNI` and `BF16`, of AVX-512 VNNI and BF16, too.
@@ -100,15 +100,6 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
         fn lut(table: &[u8; 16], index: __m512i) -> __m512i =
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
 
-        fn zip4(rows: [&[u8; 16]; 4]) -> __m512i = {
-            let row = |i: usize| _mm_loadu_si128(rows[i].as_ptr().cast());
-            let pair = |i: usize| _mm256_set_m128i(row(i + 1), row(i));
-            let all = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(pair(0)), pair(2));
-            // Word i of each row next to each other, then byte i.
-            let words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-            let bytes = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-            _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, all), _mm512_broadcast_i32x4(bytes))
-        };
         fn zip_strip(columns: [&[u8; 64]; 4], k: usize) -> __m512i = {
             let column = |i: usize| _mm512_loadu_si512(columns[i].as_ptr().cast());
             let (a, b, c, d) = (column(0), column(1), column(2), column(3));
@@ -150,14 +141,27 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
     fn transpose(self, rows: &[u8], stride: usize) -> [__m512i; 4] {
         assert!(15 * stride + 16 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
         // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
-        unsafe { transpose(rows.as_ptr(), stride) }
+        unsafe { transpose(array(|r| rows.as_ptr().wrapping_add(r * stride))) }
+    }
+
+    #[inline(always)]
+    fn transpose_set(self, rows: &RowSet<'_>, at: usize) -> [__m512i; 4] {
+        // SAFETY: each row has 16 bytes there; the features are proven by `self`.
+        unsafe { transpose(rows.from(at, 16)) }
     }
 
     #[inline(always)]
     fn gather_f16(self, rows: &[u8], stride: usize) -> __m512 {
         assert!(15 * stride + 2 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
+        let rows = array(|r| rows.as_ptr().wrapping_add(r * stride));
         // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
-        unsafe { _mm512_cvtph_ps(super::avx2::gather_u16(rows.as_ptr(), stride)) }
+        unsafe { _mm512_cvtph_ps(super::avx2::gather_u16(rows)) }
+    }
+
+    #[inline(always)]
+    fn gather_f16_set(self, rows: &RowSet<'_>, at: usize) -> __m512 {
+        // SAFETY: each row has two bytes there; the features are proven by `self`.
+        unsafe { _mm512_cvtph_ps(super::avx2::gather_u16(rows.from(at, 2))) }
     }
 }
 
@@ -195,15 +199,16 @@ unsafe fn sum(v: __m512) -> f32 {
 /// 16 bytes of rows 0, 4, 8 and 12. A function, since a closure would not always be inlined.
 ///
 /// # Safety
-/// AVX-512 F; 16 bytes are readable at `p + r · stride` for these r.
+/// AVX-512 F; 16 bytes of each of these rows are readable.
 #[inline(always)]
-unsafe fn every_fourth_row(p: *const u8, stride: usize) -> __m512i {
+unsafe fn every_fourth_row(rows: [*const u8; 16], first: usize) -> __m512i {
     // SAFETY: the caller's promise.
     unsafe {
-        let v = _mm512_castsi128_si512(_mm_loadu_si128(p.cast()));
-        let v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(p.add(4 * stride).cast()));
-        let v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(p.add(8 * stride).cast()));
-        _mm512_inserti32x4::<3>(v, _mm_loadu_si128(p.add(12 * stride).cast()))
+        let row = |i: usize| _mm_loadu_si128(rows[first + 4 * i].cast());
+        let v = _mm512_castsi128_si512(row(0));
+        let v = _mm512_inserti32x4::<1>(v, row(1));
+        let v = _mm512_inserti32x4::<2>(v, row(2));
+        _mm512_inserti32x4::<3>(v, row(3))
     }
 }
 
@@ -240,15 +245,14 @@ unsafe fn sums(v: [__m512; 16]) -> __m512 {
 }
 
 /// # Safety
-/// AVX-512 F; 16 bytes are readable at `p + r · stride` for r < 16.
+/// AVX-512 F; 16 bytes of each row are readable.
 #[inline(always)]
-unsafe fn transpose(p: *const u8, stride: usize) -> [__m512i; 4] {
+unsafe fn transpose(rows: [*const u8; 16]) -> [__m512i; 4] {
     // SAFETY: the caller's promise.
     unsafe {
         // After the 4x4 transposition within each quarter, lane r is row r.
-        let (a, b) = (every_fourth_row(p, stride), every_fourth_row(p.add(stride), stride));
-        let (c, d) =
-            (every_fourth_row(p.add(2 * stride), stride), every_fourth_row(p.add(3 * stride), stride));
+        let (a, b) = (every_fourth_row(rows, 0), every_fourth_row(rows, 1));
+        let (c, d) = (every_fourth_row(rows, 2), every_fourth_row(rows, 3));
         let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
         let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
         [

@@ -6,6 +6,7 @@
 mod ahead;
 mod isa;
 pub mod math;
+mod row_set;
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub(crate) use isa::{Set, dispatch, dispatch_also};
 pub use neon::Neon;
 #[cfg(target_arch = "aarch64")]
 pub use neon_dot::{Dotprod, I8mm, Pairs};
+pub use row_set::RowSet;
 pub use scalar::{Scalar, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 /// Lanes of a vector.
@@ -172,16 +174,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// 16 bytes of each of 16 rows that are `stride` bytes apart; lane r of vector j has bytes 4j.. of row r.
     /// Panics if the rows are not inside `rows`.
     fn transpose(self, rows: &[u8], stride: usize) -> [Self::I; 4];
-    /// Byte r of each of four rows in lane r, in order.
+    /// The same of rows that are anywhere, from byte `at` of each on.
     #[inline(always)]
-    fn zip4(self, rows: [&[u8; 16]; 4]) -> Self::I {
-        let mut zipped = [0; 64];
-        for (r, lane) in zipped.chunks_exact_mut(4).enumerate() {
-            for i in 0..4 {
-                lane[i] = rows[i][r];
-            }
-        }
-        self.load_b(&zipped)
+    fn transpose_set(self, rows: &RowSet<'_>, at: usize) -> [Self::I; 4] {
+        self.transpose(rows.bytes::<16>(at).as_flattened(), 16)
     }
     /// Rows 16 · k to 16 · k + 16 of a strip of 64 rows, of which four columns are given; lane r has the four bytes of row
     /// 16 · k + r. `k` is below 4.
@@ -198,6 +194,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// The F16 number at the start of each of 16 rows that are `stride` bytes apart.
     /// Panics if the rows are not inside `rows`.
     fn gather_f16(self, rows: &[u8], stride: usize) -> Self::F;
+    /// The same at byte `at` of rows that are anywhere.
+    #[inline(always)]
+    fn gather_f16_set(self, rows: &RowSet<'_>, at: usize) -> Self::F {
+        self.gather_f16(rows.bytes::<2>(at).as_flattened(), 2)
+    }
     /// The low halves of the lanes as F16 numbers.
     fn halves(self, v: Self::I) -> Self::F;
     /// 16 F16 numbers of memory.

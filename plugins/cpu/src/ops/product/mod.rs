@@ -12,7 +12,7 @@ use super::worker::share;
 use super::{Output, product_floats, product_quantised};
 use crate::quant::{Format, ROWS, XGroup, with_format};
 use crate::scratch::Scratch;
-use crate::simd::{Isa, LANES, STRIP, Simd};
+use crate::simd::{Isa, LANES, RowSet, STRIP, Simd, array};
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -31,12 +31,26 @@ pub struct Product<'a> {
     pub w: &'a Tensor,
     /// Dims 2 and 3 of the matrix.
     pub at: [usize; 2],
+    /// The rows of the matrix that are multiplied, of quantised weights; `None`: all.
+    pub picked: Option<&'a [usize]>,
     /// All rows of the activations quantised, for quantised weights.
     pub quantised: &'a [XGroup],
     /// The columns packed, for float weights.
     pub packed: &'a [f32],
     /// The columns.
     pub columns: &'a [Column],
+}
+
+impl<'a> Product<'a> {
+    /// The `n` rows from `first` on; the last one stands in for those up to 16.
+    #[inline(always)]
+    pub fn row_set(&self, first: usize, n: usize) -> RowSet<'a> {
+        RowSet::new(array(|r| {
+            let row = first + r.min(n.saturating_sub(1));
+            let row = self.picked.map_or(row, |rows| rows[row]);
+            self.w.row_bytes([row, self.at[0], self.at[1]])
+        }))
+    }
 }
 
 /// Columns up to which quantised panels are multiplied as memory brings them, one at a time.

@@ -98,7 +98,7 @@ impl Block<'_> {
         let some = share(GROUP);
         for g in 0..F::GROUPS {
             let all = columns.iter().fold(0, |all, column| all | column.elements[g]);
-            let mut left = (u64::from(all) & (1 << some.end) - (1 << some.start)) as u32;
+            let mut left = (u64::from(all) & ((1 << some.end) - (1 << some.start))) as u32;
             while left != 0 {
                 let element = g * GROUP + left.trailing_zeros() as usize;
                 for plane in F::PLANES {

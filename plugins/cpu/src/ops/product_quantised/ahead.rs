@@ -1,8 +1,7 @@
 //! What products of quantised weights prefetch.
 
-use crate::ops::product::Product;
 use crate::quant::{Format, ROWS};
-use crate::simd::{Prefetcher, prefetch};
+use crate::simd::{Prefetcher, RowSet, prefetch};
 use std::ops::Range;
 
 /// The columns that come next, `distance` bytes after these.
@@ -26,23 +25,17 @@ impl<X: Copy, const C: usize> Prefetcher for NextColumns<'_, X, C> {
 /// The weights that are needed next, prefetched while these are unpacked: 16 rows side by side are more streams than
 /// the machine foresees.
 pub struct NextRows {
-    start: *const u8,
-    stride: usize,
+    /// Where the groups of each row begin.
+    starts: [*const u8; ROWS],
     lines: usize,
 }
 
 impl NextRows {
-    /// Groups of the rows from `first` on.
+    /// Groups of these rows.
     #[inline(always)]
-    pub fn of<F: Format>(p: &Product<'_>, first: usize, groups: Range<usize>) -> NextRows {
-        let block = F::BLOCK_BYTES;
-        let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / F::GROUPS * block;
-        let n_bytes = groups.len() / F::GROUPS * block;
-        NextRows {
-            start: p.w.bytes().as_ptr().wrapping_add(start),
-            stride: p.w.nb[1],
-            lines: n_bytes.div_ceil(64),
-        }
+    pub fn of<F: Format>(rows: &RowSet<'_>, groups: Range<usize>) -> NextRows {
+        let [start, n_bytes] = [groups.start, groups.len()].map(|groups| groups / F::GROUPS * F::BLOCK_BYTES);
+        NextRows { starts: rows.from(start, n_bytes), lines: n_bytes.div_ceil(64) }
     }
 
     /// The share of block `b` of `n`.
@@ -51,7 +44,7 @@ impl NextRows {
         let total = self.lines * ROWS;
         for i in total * b / n..total * (b + 1) / n {
             let (row, line) = (i % ROWS, i / ROWS);
-            prefetch(self.start.wrapping_add(row * self.stride + line * 64));
+            prefetch(self.starts[row].wrapping_add(line * 64));
         }
     }
 }

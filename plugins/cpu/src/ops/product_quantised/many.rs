@@ -5,7 +5,7 @@ use super::columns::in_sixes;
 use super::form::{Columns, Form};
 use crate::ops::output::Tile;
 use crate::ops::product::{NextPanels, Product, write_out};
-use crate::quant::{ByColumns, Format, Multiply, ROWS, RowByRow, SideBySide};
+use crate::quant::{Anywhere, ByColumns, Format, Multiply, ROWS, SideBySide};
 use crate::scratch::{Arena, Scratch};
 use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
@@ -31,16 +31,12 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
             // Panels past the last row keep their contents; their sums are not read.
             for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
                 let n_rows = ROWS.min(rows.end - first);
-                let ahead = match first + ROWS < rows.end {
-                    true => NextRows::of::<M::Format>(p, first + ROWS, groups.clone()),
-                    false => NextRows::of::<M::Format>(
-                        p,
-                        rows.start,
-                        groups.end..(groups.end + chunk).min(n_groups),
-                    ),
+                let next = match first + ROWS < rows.end {
+                    true => (first + ROWS..rows.end, groups.clone()),
+                    false => (rows.clone(), groups.end..(groups.end + chunk).min(n_groups)),
                 };
                 let panel = &mut panel[..groups.len()];
-                unpack::<S, M>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
+                unpack::<S, M>(s, p, first..first + n_rows, groups.clone(), panel, &mut scratch.rows, next);
             }
             let panels = array(|i| &panels[i * chunk..][..groups.len()]);
             let bytes = |groups: usize| groups / M::Format::GROUPS * ROWS * M::Format::BLOCK_BYTES;
@@ -51,48 +47,38 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
     write_out(s, y, p.columns, rows, sums, n_columns);
 }
 
-/// Unpacks groups of the rows from `first` on; fewer than 16 rows are copied to where 16 fit.
+/// Unpacks groups of these rows, at most 16, and prefetches those that are next.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn unpack<S: Simd, M: Form>(
     s: S,
     p: &Product<'_>,
-    first: usize,
-    n_rows: usize,
+    rows: Range<usize>,
     groups: Range<usize>,
     out: &mut [M::Group],
-    padded: &mut Arena,
-    ahead: &NextRows,
+    room: &mut Arena,
+    next: (Range<usize>, Range<usize>),
 ) {
     let (block, each) = (M::Format::BLOCK_BYTES, M::Format::GROUPS);
-    let n_bytes = groups.len() / each * block;
-    let panel = p.w.panel([first, p.at[0], p.at[1]]);
+    let panel = p.w.panel([rows.start, p.at[0], p.at[1]]);
     if panel.is_some() || p.w.columns.is_some() {
         let m = p.w.ne[1];
-        let copy = padded.take::<u8>(ROWS * block);
+        let copy = room.take::<u8>(ROWS * block);
         for (b, out) in (groups.start / each..).zip(out.chunks_exact_mut(each)) {
             if panel.is_none() {
                 let block = &p.w.bytes()[b * block * m..][..block * m];
-                ByColumns { block, m }.side_by_side::<S, M::Format>(s, first, copy);
+                ByColumns { block, m }.side_by_side::<S, M::Format>(s, rows.start, copy);
             }
             let panel = panel.map_or(&*copy, |panel| &panel[b * ROWS * block..][..ROWS * block]);
             M::unpack(s, SideBySide(panel), out);
         }
         return;
     }
-    let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / each * block;
-    let (mut bytes, mut stride) = (&p.w.bytes()[start..], p.w.nb[1]);
-    if n_rows < ROWS {
-        let padded = padded.take::<u8>(ROWS * n_bytes);
-        for (r, row) in padded.chunks_exact_mut(n_bytes).enumerate().take(n_rows) {
-            row.copy_from_slice(&bytes[r * stride..][..n_bytes]);
-        }
-        (bytes, stride) = (padded, n_bytes);
-    }
+    let these = p.row_set(rows.start, rows.len());
+    let ahead = NextRows::of::<M::Format>(&p.row_set(next.0.start, next.0.len().min(ROWS)), next.1);
     let n_blocks = out.len() / each;
     for (b, out) in out.chunks_exact_mut(each).enumerate() {
         ahead.prefetch_step(b, n_blocks);
-        M::unpack(s, RowByRow { bytes: &bytes[b * block..], stride }, out);
+        M::unpack(s, Anywhere { rows: &these, at: (groups.start / each + b) * block }, out);
     }
 }
 

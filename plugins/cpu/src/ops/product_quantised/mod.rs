@@ -9,7 +9,7 @@ mod many;
 
 use super::output::Tile;
 use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
-use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, ROWS, RowByRow, SideBySide, XGroup};
+use crate::quant::{Anywhere, Format, MAX_GROUPS, Multiply, Panel, ROWS, SideBySide, XGroup};
 use crate::scratch::Scratch;
 use crate::simd::{Simd, Stream, array, dispatch_also};
 use ahead::NextRows;
@@ -61,18 +61,26 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
 /// Rows as in the file times one column, 16 at a time, block by block; the first row that is left.
 #[inline(always)]
 fn one_column<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, rows: &Range<usize>) -> usize {
-    let (n_groups, stride) = (p.w.ne[0] / crate::quant::GROUP, p.w.nb[1]);
+    let n_groups = p.w.ne[0] / crate::quant::GROUP;
     let x = &p.quantised[p.columns[0].x * n_groups..][..n_groups];
     let mut groups = [F::Group::ZERO; MAX_GROUPS];
     let groups = &mut groups[..F::GROUPS];
     let mut first = rows.start;
+    if first + ROWS > rows.end {
+        return first;
+    }
+    let mut next = p.row_set(first, ROWS);
+    if p.picked.is_some() {
+        NextRows::of::<F>(&next, 0..n_groups).prefetch_step(0, 1);
+    }
     while first + ROWS <= rows.end {
-        let ahead = NextRows::of::<F>(p, first + ROWS, 0..n_groups);
-        let bytes = &p.w.bytes()[p.w.offset_of([first, p.at[0], p.at[1]])..];
+        let these = next;
+        next = p.row_set((first + ROWS).min(rows.end - 1), ROWS.min(rows.end - first - ROWS));
+        let ahead = NextRows::of::<F>(&next, 0..n_groups);
         let mut sums = [[s.zero()]];
         for (i, x) in x.chunks_exact(F::GROUPS).enumerate() {
             ahead.prefetch_step(i, n_groups / F::GROUPS);
-            F::unpack(s, RowByRow { bytes: &bytes[i * F::BLOCK_BYTES..], stride }, groups);
+            F::unpack(s, Anywhere { rows: &these, at: i * F::BLOCK_BYTES }, groups);
             sums = F::Group::add_products::<S, 1, 1>(s, [groups], [x], (), sums);
         }
         let y = y.part(y.unravel(p.columns[0].y), first..first + ROWS);
