@@ -1,8 +1,8 @@
 //! y[i, j] = Σₖ w[k, i] · x[k, j] where score[i, j] passes, else 0.
 //!
 //! A unit of work is a stretch of rows with all columns. Of it, rows that pass in any column are multiplied by the code that
-//! multiplies all of them where they are most: so bits are those of `mul_mat`. Quantised rows are read where they are, others
-//! are put side by side in working memory first.
+//! multiplies all of them where they are most: so bits are those of `mul_mat`. Quantised rows are read where they are, for each
+//! column alone if it has few; others are put side by side in working memory first.
 
 use super::check::{self, Answer, ensure};
 use super::output::Tile;
@@ -15,11 +15,14 @@ use crate::scratch::{Arena, Scratch};
 use crate::simd::{Isa, prefetch};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
+use std::ops::Range;
 
 /// Rows of a unit: of a tenth of them, few places of the last panel are empty.
 const UNIT: usize = 1024;
 /// Rows that are put side by side at a time: they stay in the second cache.
 const GATHERED: usize = 4 * ROWS;
+/// Columns that are multiplied with a quantised row in the time in which it is unpacked, about.
+const UNPACKING: usize = 5;
 /// Rows from one that is read to the one that is prefetched.
 const AHEAD: usize = 6;
 
@@ -55,15 +58,26 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let unit = (weights.ne[1] / (w.rank.n * 4)).next_multiple_of(2 * ROWS).clamp(2 * ROWS, UNIT);
     let mut kept = Kept::default();
     for mut y in out.take_tiles([unit, x.ne[1], 1, 1], 0) {
-        let picked = Picked { scores, pick: Pick::of(a) };
-        let too_many = too_many_of(y.dims()[0].len());
-        picked.rows_of(&y, too_many, &mut kept);
-        match kept.rows.len() < too_many {
-            true => few_rows(w.isa, &product, &kept.rows, picked, &mut y, w.scratch),
-            false => {
-                product::compute(w.isa, &product, &mut y, w.scratch);
-                picked.clear_others(&mut y);
+        let picked = Picked { scores, pick: Pick::of(a), first: 0 };
+        let n = y.dims()[0].len();
+        let too_many = too_many_of(n);
+        picked.rows_of(&y, 0..columns.len(), too_many, &mut kept);
+        let n_kept = if kept.rows.len() < too_many { kept.rows.len() } else { n };
+        if columns.len() > 1
+            && quant::is_supported(weights.dtype)
+            && picked.count(&y) * (UNPACKING + 1) < n_kept * (UNPACKING + columns.len())
+        {
+            for j in 0..columns.len() {
+                picked.rows_of(&y, j..j + 1, usize::MAX, &mut kept);
+                let one = [Column { x: columns[j].x, y: 0 }];
+                let product = product::Product { columns: &one, ..product };
+                few_rows(w.isa, &product, &kept.rows, picked.from(j), &mut y, w.scratch);
             }
+        } else if n_kept < n {
+            few_rows(w.isa, &product, &kept.rows, picked, &mut y, w.scratch);
+        } else {
+            product::compute(w.isa, &product, &mut y, w.scratch);
+            picked.clear_others(&mut y);
         }
     }
     w.scratch.columns = columns;
@@ -80,15 +94,32 @@ fn too_many_of(n: usize) -> usize {
 struct Picked<'a> {
     scores: &'a Tensor,
     pick: Pick,
+    /// The first column of the scores that counts, and of the result.
+    first: usize,
 }
 
 impl Picked<'_> {
-    /// The rows of a tile that pass in any column; if these are `too_many`, perhaps not all of them.
-    fn rows_of(self, y: &Tile<'_>, too_many: usize, kept: &mut Kept) {
-        let [rows, columns, ..] = y.dims();
+    /// The rows of a tile that pass in any of these columns; if they are `too_many`, perhaps not all of them.
+    fn rows_of(self, y: &Tile<'_>, columns: Range<usize>, too_many: usize, kept: &mut Kept) {
+        let [rows, ..] = y.dims();
         kept.find(rows.clone(), columns, too_many, |column, marks| {
             self.pick.mark(&self.scores.row([column, 0, 0])[rows.clone()], marks);
         });
+    }
+
+    /// The columns from `first` on.
+    fn from(self, first: usize) -> Self {
+        Picked { first, ..self }
+    }
+
+    /// How many elements of a tile pass.
+    fn count(self, y: &Tile<'_>) -> usize {
+        let [rows, columns, ..] = y.dims();
+        let of_column = |j: usize| {
+            let scores = &self.scores.row([j, 0, 0])[rows.clone()];
+            scores.iter().map(|score| u32::from(self.pick.passes(*score))).sum::<u32>() as usize
+        };
+        columns.map(of_column).sum()
     }
 
     /// Zeros where scores do not pass.
@@ -113,7 +144,7 @@ fn few_rows(
     scratch: &mut Scratch,
 ) {
     let n_columns = p.columns.len();
-    p.columns.iter().for_each(|column| y.row([column.y, 0, 0]).fill(0.0));
+    p.columns.iter().for_each(|column| y.row([picked.first + column.y, 0, 0]).fill(0.0));
     let [mut bytes, mut sums] = std::mem::take(&mut scratch.gathered);
     let is_quantised = quant::is_supported(p.w.dtype);
     let at_once = if is_quantised && n_columns == 1 { UNIT } else { GATHERED };
@@ -133,9 +164,10 @@ fn few_rows(
         }
         for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n)) {
             let [in_y, ..] = y.dims();
-            let (y, scores) = (y.row([column.y, 0, 0]), picked.scores.row([column.y, 0, 0]));
-            for (&row, sum) in some.iter().zip(sums).filter(|(row, _)| picked.pick.passes(scores[**row])) {
-                y[row - in_y.start] = *sum;
+            let at = [picked.first + column.y, 0, 0];
+            let (y, scores) = (y.row(at), picked.scores.row(at));
+            for (&row, sum) in some.iter().zip(sums) {
+                y[row - in_y.start] = if picked.pick.passes(scores[row]) { *sum } else { 0.0 };
             }
         }
     }

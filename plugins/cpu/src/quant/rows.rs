@@ -132,22 +132,20 @@ impl<'a> ByColumns<'a> {
     #[inline(always)]
     fn elements<S: Simd>(&self, s: S, plane: Plane, at: usize, first: usize) -> S::I {
         let (strip, k, n) = (first / STRIP, first % STRIP / ROWS, plane.in_byte());
-        let (offset, from, mask) =
-            (strip / n * STRIP, (strip % n) as u32 * plane.bits, s.splat_i(plane.mask()));
+        let (offset, from, mask) = (strip / n, (strip % n) as u32 * plane.bits, s.splat_i(plane.mask()));
         let mut all = s.splat_i(0);
         for place in 0..n {
-            let offset = offset + place * (self.m / n);
-            let bytes = s.zip_strip(array(|i| self.strip((at + i) * self.m + offset)), k);
+            let offset = offset + place * (self.m / n / STRIP);
+            let bytes = s.zip_strip(array(|i| self.strip((at + i) * (self.m / STRIP) + offset)), k);
             all = s.or(all, s.shl(s.and(s.shr(bytes, from), mask), place as u32 * plane.bits));
         }
         all
     }
 
-    /// A strip of a column, which begins at this byte of the block.
+    /// Strip `i` of all bytes of the block, in order.
     #[inline(always)]
-    pub fn strip(&self, at: usize) -> &'a [u8; STRIP] {
-        let found = self.block.get(at..).and_then(|bytes| bytes.first_chunk());
-        found.unwrap_or(&[0; STRIP]) // the matrix has whole strips
+    pub fn strip(&self, i: usize) -> &'a [u8; STRIP] {
+        &self.block.as_chunks().0[i]
     }
 
     /// A unit of `size` bytes of each of 16 rows.

@@ -45,10 +45,11 @@ impl<'a> Product<'a> {
     /// The `n` rows from `first` on; the last one stands in for those up to 16.
     #[inline(always)]
     pub fn row_set(&self, first: usize, n: usize) -> RowSet<'a> {
+        let (bytes, n_bytes) = (self.w.bytes(), self.w.row_bytes([0, self.at[0], self.at[1]]).len());
         RowSet::new(array(|r| {
             let row = first + r.min(n.saturating_sub(1));
             let row = self.picked.map_or(row, |rows| rows[row]);
-            self.w.row_bytes([row, self.at[0], self.at[1]])
+            &bytes[self.w.offset_of([row, self.at[0], self.at[1]])..][..n_bytes]
         }))
     }
 }

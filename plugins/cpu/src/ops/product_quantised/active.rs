@@ -1,13 +1,19 @@
-//! Which elements of a block by columns are read: those that activations multiply with other numbers than zero.
+//! Which elements of blocks by columns are read: those that activations multiply with other numbers than zero.
 
-use crate::quant::{Format, GROUP, MAX_GROUPS, Panel, XGroup, plane_of};
-use crate::simd::prefetch;
+use crate::quant::{ByColumns, Format, GROUP, MAX_GROUPS, Panel, Plane, XGroup, plane_of};
+use crate::simd::{STRIP, prefetch};
 use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
-/// A block of some rows of a matrix by columns.
-pub struct Block<'a> {
-    /// That of all rows.
+/// Blocks that are multiplied together: about as many bytes of all formats.
+pub const fn at_once<F: Format>() -> usize {
+    if F::GROUPS == 1 { 4 } else { 1 }
+}
+
+/// Blocks of some rows of a matrix by columns.
+#[derive(Clone, Copy)]
+pub struct Blocks<'a> {
+    /// Those of all rows, one after the other.
     pub bytes: &'a [u8],
     /// Rows of the matrix.
     pub m: usize,
@@ -23,11 +29,11 @@ pub struct Quad {
     pub group: u32,
     /// Activations for elements of the first half and of the second, if these have scales of their own; zeros for others.
     pub x: [[u8; 4]; 2],
-    /// Where the elements of the rows begin in the block, in each plane.
+    /// Strips in the blocks before those of the elements of the rows, in each plane.
     pub at: [[u32; 4]; 2],
 }
 
-/// The elements of a block that a column multiplies with other numbers than zero, group by group.
+/// The elements of some blocks that a column multiplies with other numbers than zero, group by group.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Active {
@@ -41,8 +47,9 @@ pub struct Active {
 impl Active {
     /// Those of these groups.
     #[inline(always)]
-    pub fn find<F: Format>(&mut self, x: &[XGroup], block: &Block<'_>) {
-        self.n = 0;
+    pub fn find<F: Format>(&mut self, x: &[XGroup], blocks: &Blocks<'_>) {
+        let rows = blocks.rows;
+        (self.n, self.elements) = (0, [0; MAX_GROUPS]);
         for (g, x) in x.iter().enumerate() {
             let mut left = non_zeros(x);
             self.elements[g % MAX_GROUPS] = left;
@@ -54,8 +61,8 @@ impl Active {
                     if left != 0 {
                         let element = left.trailing_zeros() as usize;
                         for (plane, at) in F::PLANES.iter().zip(&mut quad.at) {
-                            let column = plane.column(g * GROUP + element, block.m);
-                            at[i] = (column + block.rows.start / plane.in_byte()) as u32;
+                            let column = blocks.column::<F>(plane, g, element);
+                            at[i] = ((column + rows.start / plane.in_byte()) / STRIP) as u32;
                         }
                         quad.x[element * F::Group::HALVES / GROUP][i] = q[element];
                         left &= left - 1;
@@ -74,11 +81,25 @@ impl Active {
     }
 }
 
-impl Block<'_> {
+impl<'a> Blocks<'a> {
+    /// The blocks one by one.
+    #[inline(always)]
+    pub fn each<F: Format>(&self) -> impl Iterator<Item = ByColumns<'a>> {
+        let m = self.m;
+        self.bytes.chunks_exact(m * F::BLOCK_BYTES).map(move |block| ByColumns { block, m })
+    }
+
+    /// Where the column of an element of group `g` begins.
+    #[inline(always)]
+    fn column<F: Format>(&self, plane: &Plane, g: usize, element: usize) -> usize {
+        let block = g / F::GROUPS * self.m * F::BLOCK_BYTES;
+        block + plane.column(g % F::GROUPS * GROUP + element, self.m)
+    }
+
     /// Prefetches share `i` of `n` of what these columns need: the scales of as many rows, and so many elements of all rows.
     #[inline(always)]
     pub fn prefetch_share<F: Format>(&self, columns: &[Active], i: usize, n: usize) {
-        let Block { bytes, m, rows } = self;
+        let Blocks { bytes, m, rows } = self;
         let lines = |start: usize, n: usize| {
             (0..n).step_by(64).for_each(|line| prefetch(bytes.as_ptr().wrapping_add(start + line)));
         };
@@ -86,24 +107,27 @@ impl Block<'_> {
             return;
         }
         let share = |n_all: usize| n_all * i / n..n_all * (i + 1) / n;
-        let (some, mut at) = (share(rows.len()), 0);
-        for &(size, n) in F::UNITS {
-            for _ in 0..n {
-                if plane_of(F::PLANES, at).is_none() {
-                    lines(at * m + (rows.start + some.start) * size, some.len() * size);
+        let some = share(rows.len());
+        for block in (0..bytes.len()).step_by(m * F::BLOCK_BYTES) {
+            let mut at = 0;
+            for &(size, n) in F::UNITS {
+                for _ in 0..n {
+                    if plane_of(F::PLANES, at).is_none() {
+                        lines(block + at * m + (rows.start + some.start) * size, some.len() * size);
+                    }
+                    at += size;
                 }
-                at += size;
             }
         }
         let some = share(GROUP);
-        for g in 0..F::GROUPS {
+        for g in 0..at_once::<F>() * F::GROUPS {
             let all = columns.iter().fold(0, |all, column| all | column.elements[g]);
             let mut left = (u64::from(all) & ((1 << some.end) - (1 << some.start))) as u32;
             while left != 0 {
-                let element = g * GROUP + left.trailing_zeros() as usize;
+                let element = left.trailing_zeros() as usize;
                 for plane in F::PLANES {
                     let n = plane.in_byte();
-                    lines(plane.column(element, *m) + rows.start / n, rows.len() / n);
+                    lines(self.column::<F>(plane, g, element) + rows.start / n, rows.len() / n);
                 }
                 left &= left - 1;
             }

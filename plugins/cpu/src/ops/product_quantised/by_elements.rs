@@ -1,7 +1,7 @@
 //! Products of matrices by columns with a few columns of activations that are mostly zeros: elements for zeros are not read.
 //! Integer sums are exact in any order, and a group of zeros alone adds nothing, so bits are those of the whole product.
 
-use super::active::{self, Active, Block, Quad};
+use super::active::{self, Active, Blocks, Quad};
 use crate::ops::output::Tile;
 use crate::ops::product::{FEW_BY_ELEMENTS as FEW, Product};
 use crate::quant::{ByColumns, Format, GROUP, Panel, ROWS, RowsOf, XGroup};
@@ -47,7 +47,7 @@ pub fn few_columns<S: Simd, F: Format>(
     }
 }
 
-/// Block by block, and of each the strips that share bytes in turn, while a share of a later block is prefetched.
+/// Some blocks after others, and of each the strips that share bytes in turn, while a share of the next blocks is prefetched.
 #[inline(always)]
 fn in_turns<S: Simd, F: Format, const STRIPS: usize>(
     s: S,
@@ -56,49 +56,60 @@ fn in_turns<S: Simd, F: Format, const STRIPS: usize>(
     rows: &Range<usize>,
     scratch: &mut Scratch,
 ) {
-    // Blocks from one that is multiplied to the one that is prefetched: as many bytes, about, of all formats.
-    let n_ahead = if F::GROUPS == 1 { 4 } else { 1 };
     let (n_groups, m, n_panels) = (p.w.ne[0] / GROUP, p.w.ne[1], rows.len() / ROWS);
-    let (n_blocks, n_turns, n_columns) =
-        (n_groups / F::GROUPS, n_panels / (STRIPS * PANELS), p.columns.len());
+    let (n_turns, n_columns) = (n_panels / (STRIPS * PANELS), p.columns.len());
     let sums = scratch.sums.take::<Sums>(n_panels * n_columns);
     sums.fill([0.0; LANES]);
-    let scales = scratch.rows.take::<F::Group>(STRIPS * PANELS * F::GROUPS);
-    let ring = scratch.panel.take::<Active>((n_ahead + 1) * FEW);
+    // Blocks that are multiplied together, and their groups.
+    let n_blocks = active::at_once::<F>();
+    let n = n_blocks * F::GROUPS;
+    let scales = scratch.rows.take::<F::Group>(STRIPS * PANELS * n);
+    let (mut now, mut next) = scratch.panel.take::<Active>(2 * FEW).split_at_mut(FEW);
     let x: [&[XGroup]; FEW] = array(|c| {
         let column = p.columns.get(c).map_or(&[][..], |column| &p.quantised[column.x * n_groups..]);
         &column[..n_groups.min(column.len())]
     });
 
-    let block =
-        |b: usize| Block { bytes: &p.w.bytes()[b * m * F::BLOCK_BYTES..][..m * F::BLOCK_BYTES], m, rows };
-    let in_ring = |b: usize| b % (n_ahead + 1) * FEW..b % (n_ahead + 1) * FEW + n_columns;
-    for b in 0..n_blocks + n_ahead {
-        if b < n_blocks {
-            for (active, x) in ring[in_ring(b)].iter_mut().zip(&x) {
-                active.find::<F>(&x[b * F::GROUPS..][..F::GROUPS], &block(b));
+    let mut blocks = None;
+    let bytes =
+        p.w.bytes()[..m * n_groups / F::GROUPS * F::BLOCK_BYTES].chunks(n_blocks * m * F::BLOCK_BYTES);
+    for (i, bytes) in bytes.map(Some).chain([None]).enumerate() {
+        let next_blocks = bytes.map(|bytes| Blocks { bytes, m, rows });
+        if let Some(blocks) = &next_blocks {
+            for (active, x) in next[..n_columns].iter_mut().zip(&x) {
+                active.find::<F>(&x[i * n..n_groups.min((i + 1) * n)], blocks);
             }
         }
-        let next = (b < n_blocks).then(|| (block(b), &ring[in_ring(b)]));
-        let now = b.checked_sub(n_ahead).map(|b| (b, &ring[in_ring(b)]));
+        let blocks = std::mem::replace(&mut blocks, next_blocks)
+            .filter(|_| now[..n_columns].iter().any(|active| active.n > 0));
         for turn in 0..n_turns {
-            if let Some((block, active)) = &next {
-                block.prefetch_share::<F>(active, turn, n_turns);
+            if let Some(blocks) = &next_blocks {
+                blocks.prefetch_share::<F>(&next[..n_columns], turn, n_turns);
             }
-            let Some((b, active)) = now.filter(|(_, active)| active.iter().any(|active| active.n > 0)) else {
-                continue;
-            };
-            let (columns, first) =
-                (ByColumns { block: block(b).bytes, m }, rows.start + turn * STRIPS * STRIP);
-            for (panel, scales) in scales.chunks_exact_mut(F::GROUPS).enumerate() {
-                F::scales(s, RowsOf { columns, first: first + panel * ROWS }, scales);
+            let Some(blocks) = &blocks else { continue };
+            let first = rows.start + turn * STRIPS * STRIP;
+            for (panel, scales) in scales.chunks_exact_mut(n).enumerate() {
+                for (columns, scales) in blocks.each::<F>().zip(scales.chunks_exact_mut(F::GROUPS)) {
+                    F::scales(s, RowsOf { columns, first: first + panel * ROWS }, scales);
+                }
             }
-            for ((c, active), sums) in active.iter().enumerate().zip(sums.chunks_exact_mut(n_panels)) {
-                let x = &x[c][b * F::GROUPS..][..F::GROUPS];
+            let columns = ByColumns { block: blocks.bytes, m };
+            for ((c, active), sums) in
+                now[..n_columns].iter().enumerate().zip(sums.chunks_exact_mut(n_panels))
+            {
                 let sums = &mut sums[turn * STRIPS * PANELS..][..STRIPS * PANELS];
-                add_turn::<S, F, STRIPS>(s, columns, active.quads(), x, turn, scales, sums);
+                add_turn::<S, F, STRIPS>(
+                    s,
+                    columns,
+                    active.quads(),
+                    &x[c][(i - 1) * n..],
+                    turn,
+                    scales,
+                    sums,
+                );
             }
         }
+        std::mem::swap(&mut now, &mut next);
     }
     for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n_panels)) {
         let y = y.part(y.unravel(column.y), rows.clone());
@@ -106,7 +117,7 @@ fn in_turns<S: Simd, F: Format, const STRIPS: usize>(
     }
 }
 
-/// Adds the products of some strips of a block with a column's groups to their sums.
+/// Adds the products of some strips of blocks with a column's groups, of which `x` begins with theirs, to their sums.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn add_turn<S: Simd, F: Format, const STRIPS: usize>(
@@ -118,6 +129,7 @@ fn add_turn<S: Simd, F: Format, const STRIPS: usize>(
     scales: &[F::Group],
     sums: &mut [Sums],
 ) {
+    let n = active::at_once::<F>() * F::GROUPS;
     let mut all = [[[[s.zero()]]; PANELS]; STRIPS];
     for (strip, sums) in sums.chunks_exact(PANELS).enumerate() {
         for panel in 0..PANELS {
@@ -125,7 +137,7 @@ fn add_turn<S: Simd, F: Format, const STRIPS: usize>(
         }
     }
     for quads in quads.chunk_by(|a, b| a.group == b.group) {
-        let g = quads[0].group as usize % F::GROUPS;
+        let g = quads[0].group as usize;
         let x = &x[g];
         let mut dots = [[[F::Group::start(s, x, 0); PANELS]; STRIPS]; 2];
         if F::Group::HALVES == 2 {
@@ -136,7 +148,7 @@ fn add_turn<S: Simd, F: Format, const STRIPS: usize>(
         }
         for strip in 0..STRIPS {
             for panel in 0..PANELS {
-                let group = &scales[(strip * PANELS + panel) * F::GROUPS + g];
+                let group = &scales[(strip * PANELS + panel) * n + g];
                 let mut sums = all[strip][panel];
                 for h in 0..F::Group::HALVES {
                     let scales = F::Group::scales(s, [group], h);
@@ -185,7 +197,7 @@ fn strips_of<'a, F: Format, const STRIPS: usize, const PLANE: usize>(
         let n = STRIPS / plane.in_byte();
         for j in 0..n {
             for i in 0..4 {
-                strips[j][i] = columns.strip(quad.at[PLANE][i] as usize + (turn * n + j) * STRIP);
+                strips[j][i] = columns.strip(quad.at[PLANE][i] as usize + turn * n + j);
             }
         }
     }
