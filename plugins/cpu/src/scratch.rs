@@ -58,7 +58,7 @@ pub struct Scratch {
     pub starts: Arena,
     /// Slots of the keys that a query chose.
     pub slots: Arena,
-    /// Rows of weights that were picked, and their products.
+    /// Rows of weights that were picked, or their numbers, and their products.
     pub gathered: [Arena; 2],
     /// More floats, for attention and rope.
     pub floats: [Arena; 6],

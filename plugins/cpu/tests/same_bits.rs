@@ -168,9 +168,14 @@ fn rounded_to_bf16(v: f32) -> f64 {
 
 /// Weights as bytes, activations.
 fn operands(dtype: DType, m: u64) -> (Vec<u8>, Vec<f32>) {
+    operands_of(dtype, K, m)
+}
+
+/// The same of rows of `k` elements.
+fn operands_of(dtype: DType, k: u64, m: u64) -> (Vec<u8>, Vec<f32>) {
     let case = Case::new("operands", |g, _| {
-        g.weight("w", dtype, &[K, m], Role::Matrix);
-        g.input("x", DType::F32, &[K, N as u64]);
+        g.weight("w", dtype, &[k, m], Role::Matrix);
+        g.input("x", DType::F32, &[k, N as u64]);
     });
     let memory = case.values(11).unwrap();
     let w = memory.bytes(Tensor(0)).unwrap().to_vec();
@@ -178,12 +183,12 @@ fn operands(dtype: DType, m: u64) -> (Vec<u8>, Vec<f32>) {
 }
 
 fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32, sealed: bool) -> Vec<u8> {
-    product_of(plugin, (dtype, Role::Matrix), w, x, n_threads, sealed, |g, w, x| g.mul_mat(w, x))
+    product_of(plugin, (dtype, Role::Matrix, K), w, x, n_threads, sealed, |g, w, x| g.mul_mat(w, x))
 }
 
 fn product_of(
     plugin: &Plugin,
-    (dtype, role): (DType, Role),
+    (dtype, role, k): (DType, Role, u64),
     w: &[u8],
     x: &[f32],
     n_threads: u32,
@@ -191,9 +196,9 @@ fn product_of(
     op: impl Fn(&mut Graph, Tensor, Tensor) -> Tensor,
 ) -> Vec<u8> {
     let mut g = Graph::new();
-    let (m, n) = (w.len() as u64 / dtype.row_bytes(K).unwrap(), x.len() as u64 / K);
-    let weight = g.weight("w", dtype, &[K, m], role);
-    let input = g.input("x", DType::F32, &[K, n]);
+    let (m, n) = (w.len() as u64 / dtype.row_bytes(k).unwrap(), x.len() as u64 / k);
+    let weight = g.weight("w", dtype, &[k, m], role);
+    let input = g.input("x", DType::F32, &[k, n]);
     let y = op(&mut g, weight, input);
     if n_threads > 1 {
         worth_a_team(&mut g);
@@ -201,7 +206,7 @@ fn product_of(
     let g = g.finish().unwrap();
     let mut memory = Memory::new();
     memory.set_bytes(weight, w.to_vec());
-    memory.set(&g, input, &Value::f32([K, n, 1, 1], x.to_vec())).unwrap();
+    memory.set(&g, input, &Value::f32([k, n, 1, 1], x.to_vec())).unwrap();
     let run = if sealed { Plugin::run_sealed } else { Plugin::run };
     let mut all = run(plugin, &g, &memory, n_threads).unwrap();
     assert!(all[weight.0 as usize] == w, "{dtype}: the weight reads back otherwise");
@@ -212,7 +217,7 @@ fn product_of(
 #[test]
 fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
     // Whole panels, and whole strips of every format.
-    for (dtype, m) in COMMON.into_iter().flat_map(|dtype| [(dtype, 176), (dtype, 512)]) {
+    for (dtype, m) in COMMON.into_iter().flat_map(|dtype| [(dtype, 176), (dtype, 1024)]) {
         let (w, mut x) = operands(dtype, m);
         for (i, x) in x.iter_mut().enumerate().skip(K as usize) {
             let is_zero = i % 11 != 3 && i % 7 != 2 || i / 32 % 5 == 1;
@@ -221,11 +226,11 @@ fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
         let expected = product(&Plugin::open("scalar").unwrap(), dtype, &w, &x, 1, false);
         for isa in Isa::available() {
             let plugin = Plugin::open(isa.name()).unwrap();
-            for (columns, n_threads) in
-                [(N, 1), (N, 3), (13, 2), (8, 1), (4, 2), (3, 2), (1, 1), (1, 2), (1, 3)]
-            {
+            let few = [(13, 2), (8, 1), (1, 2)];
+            let all = [(N, 1), (N, 3), (4, 2), (3, 2), (1, 1), (1, 3)].into_iter().filter(|_| m < 1024);
+            for (columns, n_threads) in few.into_iter().chain(all) {
                 let of = |x| {
-                    let kind = (dtype, Role::MatrixOfZeros);
+                    let kind = (dtype, Role::MatrixOfZeros, K);
                     product_of(&plugin, kind, &w, x, n_threads, true, |g, w, x| g.mul_mat(w, x))
                 };
                 // Of the first columns one has no zero.
@@ -236,6 +241,29 @@ fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
             }
         }
     }
+}
+
+/// Blocks of 32 elements are multiplied four at a time.
+#[test]
+fn the_last_blocks_of_matrices_by_columns_may_be_fewer_than_four() {
+    let (k, m) = (5 * 32, 512);
+    let mut n_dtypes = 0;
+    for dtype in COMMON.into_iter().filter(|dtype| dtype.block_elems() == 32) {
+        let (w, mut x) = operands_of(dtype, k, m);
+        x.iter_mut().enumerate().filter(|(i, _)| i % 7 != 2).for_each(|(_, x)| *x = 0.0);
+        let run = |plugin: &Plugin, role, x: &[f32]| {
+            product_of(plugin, (dtype, role, k), &w, x, 1, true, |g, w, x| g.mul_mat(w, x))
+        };
+        let few = [1, 7].map(|columns| &x[..columns * k as usize]);
+        let expected = few.map(|x| run(&Plugin::open("scalar").unwrap(), Role::Matrix, x));
+        for isa in Isa::available() {
+            let plugin = Plugin::open(isa.name()).unwrap();
+            let found = few.map(|x| run(&plugin, Role::MatrixOfZeros, x));
+            assert!(found == expected, "{dtype}, {}", isa.name());
+        }
+        n_dtypes += 1;
+    }
+    assert!(n_dtypes > 4);
 }
 
 /// The scores are a row of x, from the first to the last of its magnitudes.
@@ -264,7 +292,7 @@ fn picked_rows_have_the_bits_of_all_rows() {
                 }
                 let found = product_of(
                     &plugin,
-                    (dtype, Role::Other),
+                    (dtype, Role::Other, K),
                     &w,
                     &x[..columns * K as usize],
                     n_threads,

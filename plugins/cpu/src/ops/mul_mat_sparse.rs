@@ -19,7 +19,7 @@ use std::ops::Range;
 
 /// Rows of a unit: of a tenth of them, few places of the last panel are empty.
 const UNIT: usize = 1024;
-/// Rows that are put side by side at a time: they stay in the second cache.
+/// Rows of floats that are put side by side at a time: they stay in the second cache.
 const GATHERED: usize = 4 * ROWS;
 /// Columns that are multiplied with a quantised row in the time in which it is unpacked, about.
 const UNPACKING: usize = 5;
@@ -71,7 +71,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
                 picked.rows_of(&y, j..j + 1, usize::MAX, &mut kept);
                 let one = [Column { x: columns[j].x, y: 0 }];
                 let product = product::Product { columns: &one, ..product };
-                few_rows(w.isa, &product, &kept.rows, picked.from(j), &mut y, w.scratch);
+                few_rows(w.isa, &product, &kept.rows, picked.starting_at(j), &mut y, w.scratch);
             }
         } else if n_kept < n {
             few_rows(w.isa, &product, &kept.rows, picked, &mut y, w.scratch);
@@ -108,7 +108,7 @@ impl Picked<'_> {
     }
 
     /// The columns from `first` on.
-    fn from(self, first: usize) -> Self {
+    fn starting_at(self, first: usize) -> Self {
         Picked { first, ..self }
     }
 
@@ -145,21 +145,21 @@ fn few_rows(
 ) {
     let n_columns = p.columns.len();
     p.columns.iter().for_each(|column| y.row([picked.first + column.y, 0, 0]).fill(0.0));
-    let [mut bytes, mut sums] = std::mem::take(&mut scratch.gathered);
+    let [mut room, mut sums] = std::mem::take(&mut scratch.gathered);
     let is_quantised = quant::is_supported(p.w.dtype);
-    let at_once = if is_quantised && n_columns == 1 { UNIT } else { GATHERED };
+    let at_once = if is_quantised { UNIT } else { GATHERED };
     for (i, some) in rows.chunks(at_once).enumerate() {
         let n = some.len().next_multiple_of(ROWS);
         let sums = sums.take::<f32>(n * n_columns);
         if is_quantised {
             // The last one stands in for those up to a whole panel.
-            let padded = bytes.take::<usize>(n);
+            let padded = room.take::<usize>(n);
             padded.fill(some[some.len() - 1]);
             padded[..some.len()].copy_from_slice(some);
             multiply(isa, &product::Product { picked: Some(padded), ..*p }, n, sums, scratch);
         } else {
             let next = rows.get((i + 1) * GATHERED..).unwrap_or(&[]);
-            let w = gather(p.w, some, next, &mut bytes);
+            let w = gather(p.w, some, next, &mut room);
             multiply(isa, &product::Product { w: &w, ..*p }, n, sums, scratch);
         }
         for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n)) {
@@ -171,7 +171,7 @@ fn few_rows(
             }
         }
     }
-    scratch.gathered = [bytes, sums];
+    scratch.gathered = [room, sums];
 }
 
 /// The rows of `w` one after the other, and zeros up to a whole panel; those of `next` follow soon.

@@ -64,9 +64,9 @@ pub trait Format: 'static {
     /// How its groups look: scales per group or half, with minima or not.
     type Group: Panel;
 
-    /// Where a block has its elements.
+    /// Where a block has its elements: one plane or two.
     const PLANES: &[Plane];
-    /// The most elements that share a byte; strips of rows that do in a matrix by columns.
+    /// The most elements that share a byte in a block, which are as many strips of rows in a matrix by columns.
     const STRIPS: usize = planes::most_in_byte(Self::PLANES);
 
     /// Unpacks one block of each of 16 rows into `GROUPS` groups.

@@ -1,7 +1,9 @@
 //! Where a block has its elements: planes of bytes, each with some bits of every element, so that what few elements need is read
 //! alone.
 
-/// Some bits of all elements of a block.
+/// Some bits of all elements of a block. The upper two bits of Q6_K's 256 elements, for example, are in 64 bytes from byte 128
+/// on: bits 0 and 1 of bytes 128..160 belong to elements 0..32, bits 2 and 3 of the same bytes to elements 32..64, and so on;
+/// so `start` is 128, `bits` 2, `run` 32 and `up` 4.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plane {
     /// First byte in the block.

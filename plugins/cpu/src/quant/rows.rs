@@ -1,5 +1,5 @@
-//! A block of each of 16 rows in either layout: row by row as in the file, or interleaved as `seal` leaves it. Of matrices by
-//! columns 16 rows are put side by side first.
+//! A block of each of 16 rows in any layout: rows as in the file, next to each other or anywhere, side by side as `seal` leaves
+//! panels, or by columns.
 
 use super::{Format, Plane, ROWS, plane_of};
 use crate::simd::{RowSet, STRIP, Simd, array};
@@ -99,7 +99,7 @@ impl Rows for SideBySide<'_> {
     }
 }
 
-/// A block of all `m` rows of a matrix by columns: what begins at byte `at` of a row's block begins at byte m · `at`. Of bytes
+/// A block of all `m` rows of a matrix by columns, or some after it, too: what begins at byte `at` of a row's block begins at byte m · `at`. Of bytes
 /// of elements, rows are in strips: see `sealed/columns.rs`.
 #[derive(Clone, Copy)]
 pub struct ByColumns<'a> {

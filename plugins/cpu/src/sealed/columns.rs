@@ -10,14 +10,11 @@
 
 use super::units;
 use crate::quant::{Format, Plane, ROWS, plane_of, with_format};
-use crate::simd::{STRIP, in_strip};
+use crate::simd::{Isa, STRIP, Simd, dispatch, in_strip};
 use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 
-/// Number of the layout.
-pub const COLUMNS: u32 = 3;
-
-/// The most rows that are put side by side at a time: strips of elements of a bit.
-const MAX_TURN: usize = 8 * STRIP;
+/// Number of the layout; another one for each order of bytes, since sealed weights are stored.
+pub const COLUMNS: u32 = 4;
 
 /// What `seal` reports.
 pub fn layout(nbytes: u64) -> Layout {
@@ -43,7 +40,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// The columns of a matrix without gaps, of whole panels or strips of rows; `None` if it has none.
+    /// The columns of a matrix without gaps, whose rows are whole panels or whole strips that share bytes; `None` if it has none.
     pub fn of(t: &TensorView<'_>) -> Option<Columns> {
         let [k, m, rest @ ..] = t.ne();
         let columns = Columns::of_matrix(t.dtype()?, k, m)?;
@@ -56,7 +53,7 @@ impl Columns {
         let block_bytes: usize = units(dtype)?.iter().map(|(size, n)| size * n).sum();
         let row_bytes = k / dtype.block_elems() * dtype.block_bytes();
         let is_whole = k.is_multiple_of(dtype.block_elems()) && row_bytes.is_multiple_of(block_bytes);
-        // Products keep places in a block of all rows in 32 bits.
+        // Products count strips in a few blocks of all rows in 32 bits.
         let is_small = m.checked_mul(block_bytes).is_some_and(|n| u32::try_from(n).is_ok());
         let fits = is_whole && k > 0 && m > 0 && m.is_multiple_of(each) && is_small;
         fits.then_some(Columns {
@@ -75,25 +72,29 @@ impl Columns {
     }
 
     /// Puts the units of all rows side by side.
-    pub fn seal(&self, bytes: &mut [u8]) {
-        let rows = bytes.to_vec();
+    pub fn seal(&self, isa: Isa, bytes: &mut [u8]) {
+        let all = bytes.to_vec();
+        // Of some rows byte after byte those of elements.
+        let mut by_bytes = vec![0; if self.planes.is_empty() { 0 } else { self.row_bytes * self.turn }];
         for first in (0..self.n_rows).step_by(self.turn) {
             let n = self.turn.min(self.n_rows - first);
-            let rows = || rows.chunks_exact(self.row_bytes).skip(first).take(n);
+            let rows = &all[first * self.row_bytes..][..n * self.row_bytes];
+            if !by_bytes.is_empty() {
+                transpose(isa, rows, self.row_bytes, &mut by_bytes);
+            }
             self.each_unit(|at, size, plane| {
                 let column = &mut bytes[at * self.n_rows..][..size * self.n_rows];
                 if let Some(plane) = plane {
-                    let mut of_rows = [0; MAX_TURN];
-                    of_rows.iter_mut().zip(rows()).for_each(|(to, row)| *to = row[at]);
+                    let of_rows = &by_bytes[at * n..][..n];
                     return match plane.in_byte() {
-                        1 => self.strips::<1>(plane, &of_rows[..n], first, column),
-                        2 => self.strips::<2>(plane, &of_rows[..n], first, column),
-                        4 => self.strips::<4>(plane, &of_rows[..n], first, column),
-                        _ => self.strips::<8>(plane, &of_rows[..n], first, column),
+                        1 => self.strips::<1>(plane, of_rows, first, column),
+                        2 => self.strips::<2>(plane, of_rows, first, column),
+                        4 => self.strips::<4>(plane, of_rows, first, column),
+                        _ => self.strips::<8>(plane, of_rows, first, column),
                     };
                 }
                 let to = &mut column[first * size..][..n * size];
-                for (to, row) in to.chunks_exact_mut(size).zip(rows()) {
+                for (to, row) in to.chunks_exact_mut(size).zip(rows.chunks_exact(self.row_bytes)) {
                     to.copy_from_slice(&row[at..at + size]);
                 }
             });
@@ -102,12 +103,18 @@ impl Columns {
 
     /// Puts a byte of `N` elements of each of some rows where they are in its column.
     fn strips<const N: usize>(&self, plane: Plane, of_rows: &[u8], first: usize, column: &mut [u8]) {
-        let (strips, mask) = (of_rows.as_chunks::<STRIP>().0.as_chunks::<N>().0, plane.mask() as u8);
-        for (place, column) in column.chunks_exact_mut(self.n_rows / N).enumerate() {
-            let from = place * 8 / N;
-            for (strips, to) in strips.iter().zip(column[first / N..].chunks_exact_mut(STRIP)) {
-                for (i, to) in to.iter_mut().enumerate() {
-                    let bits = |k: usize| (strips[k][in_strip(i)] >> from & mask) << (k * 8 / N);
+        let mask = plane.mask() as u8;
+        for (i, strips) in of_rows.as_chunks::<STRIP>().0.as_chunks::<N>().0.iter().enumerate() {
+            let mut ordered = [[0; STRIP]; N];
+            for (strip, ordered) in strips.iter().zip(&mut ordered) {
+                // Four rows next to each other stay so.
+                for (at, four) in ordered.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                    four.copy_from_slice(&strip[in_strip(4 * at)..][..4]);
+                }
+            }
+            for (place, column) in column.chunks_exact_mut(self.n_rows / N).enumerate() {
+                for (row, to) in column[first / N + i * STRIP..][..STRIP].iter_mut().enumerate() {
+                    let bits = |k: usize| (ordered[k][row] >> (place * 8 / N) & mask) << (k * 8 / N);
                     *to = (0..N).fold(0, |byte, k| byte | bits(k));
                 }
             }
@@ -153,18 +160,47 @@ impl Columns {
     }
 }
 
+dispatch! {
+    /// Byte b of row r to byte b · n + r, of n rows, a multiple of 16, of at least 16 bytes.
+    fn transpose(rows: &[u8], row_bytes: usize, out: &mut [u8]) = transpose_impl;
+}
+
+#[inline(always)]
+fn transpose_impl<S: Simd>(s: S, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    let n = rows.len() / row_bytes;
+    for first in (0..n).step_by(ROWS) {
+        for at in (0..row_bytes).step_by(16) {
+            // The last 16 bytes may overlap those before them: what they share is written twice.
+            let at = at.min(row_bytes - 16);
+            let words = s.transpose(&rows[first * row_bytes + at..], row_bytes);
+            for i in 0..16 {
+                // From -128 to 127, as they are stored.
+                let byte = s.and(s.shr(words[i / 4], 8 * (i % 4) as u32), s.splat_i(0xff));
+                let byte = s.sub_i(s.xor(byte, s.splat_i(0x80)), s.splat_i(0x80));
+                if let Some(to) = out[(at + i) * n + first..].first_chunk_mut() {
+                    s.store_i8(byte, to);
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quant;
 
     #[test]
     fn every_part_of_sealed_columns_reads_back() {
         for &dtype in DType::ALL {
-            for (k, m) in [(256, 16), (768, 80), (256, 128), (512, 384)] {
-                let Some(columns) = Columns::of_matrix(dtype, k, m) else { continue };
+            for (k, m) in [(256, 16), (768, 80), (256, 128), (512, 384), (256, 512), (512, 1536)] {
+                let Some(columns) = Columns::of_matrix(dtype, k, m) else {
+                    assert!(!quant::is_supported(dtype) || m % 512 != 0, "{dtype}, {k} by {m}");
+                    continue;
+                };
                 let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i * i / 7 + i) as u8).collect();
                 let mut sealed = bytes.clone();
-                columns.seal(&mut sealed);
+                columns.seal(Isa::best(), &mut sealed);
                 let row = columns.row_bytes;
                 for (off, n) in [(0, bytes.len()), (1, 1), (row - 1, 2), (5 * row + 1, 3 * row)] {
                     let mut part = vec![0; n];
@@ -180,7 +216,7 @@ mod tests {
         let columns = Columns::of_matrix(DType::Q4_0, 64, 128).unwrap();
         let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i % 251) as u8).collect();
         let mut sealed = bytes.clone();
-        columns.seal(&mut sealed);
+        columns.seal(Isa::best(), &mut sealed);
         let of_row = |row: usize| bytes[36 * row + 20];
         for row in 0..64 {
             let column = &sealed[(18 + 2) * 128..][..128];

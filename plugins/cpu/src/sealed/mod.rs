@@ -52,7 +52,7 @@ impl Seal {
     pub fn seal(&self, isa: Isa, bytes: &mut [u8]) {
         match self {
             Seal::Panels(panels) => panels.seal(isa, bytes),
-            Seal::Columns(columns) => columns.seal(bytes),
+            Seal::Columns(columns) => columns.seal(isa, bytes),
         }
     }
 

@@ -166,7 +166,7 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
     #[inline(always)]
     fn transpose_set(self, rows: &RowSet<'_>, at: usize) -> [I; 4] {
         // SAFETY: each row has 16 bytes there; the features are proven by `self`.
-        unsafe { transpose(rows.from(at, 16)) }
+        unsafe { transpose(rows.pointers(at, 16)) }
     }
 
     #[inline(always)]
@@ -179,7 +179,7 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
     #[inline(always)]
     fn gather_f16_set(self, rows: &RowSet<'_>, at: usize) -> F {
         // SAFETY: each row has two bytes there; the features are proven by `self`.
-        unsafe { widen(gather_u16(rows.from(at, 2))) }
+        unsafe { widen(gather_u16(rows.pointers(at, 2))) }
     }
 }
 

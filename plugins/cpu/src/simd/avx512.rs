@@ -147,7 +147,7 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
     #[inline(always)]
     fn transpose_set(self, rows: &RowSet<'_>, at: usize) -> [__m512i; 4] {
         // SAFETY: each row has 16 bytes there; the features are proven by `self`.
-        unsafe { transpose(rows.from(at, 16)) }
+        unsafe { transpose(rows.pointers(at, 16)) }
     }
 
     #[inline(always)]
@@ -161,7 +161,7 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
     #[inline(always)]
     fn gather_f16_set(self, rows: &RowSet<'_>, at: usize) -> __m512 {
         // SAFETY: each row has two bytes there; the features are proven by `self`.
-        unsafe { _mm512_cvtph_ps(super::avx2::gather_u16(rows.from(at, 2))) }
+        unsafe { _mm512_cvtph_ps(super::avx2::gather_u16(rows.pointers(at, 2))) }
     }
 }
 

@@ -19,15 +19,9 @@ impl<'a> RowSet<'a> {
         RowSet { at: array(|r| rows[r].as_ptr()), n_bytes, rows: PhantomData }
     }
 
-    /// Bytes of a row.
-    #[inline(always)]
-    pub fn n_bytes(&self) -> usize {
-        self.n_bytes
-    }
-
     /// Where byte `at` of each row is, from which `n` are readable. Panics if the rows have fewer.
     #[inline(always)]
-    pub fn from(&self, at: usize, n: usize) -> [*const u8; LANES] {
+    pub fn pointers(&self, at: usize, n: usize) -> [*const u8; LANES] {
         assert!(at <= self.n_bytes && n <= self.n_bytes - at, "{n} bytes from {at} of {}", self.n_bytes);
         array(|r| self.at[r].wrapping_add(at))
     }
@@ -35,8 +29,8 @@ impl<'a> RowSet<'a> {
     /// `N` bytes of each row, from byte `at` on.
     #[inline(always)]
     pub fn bytes<const N: usize>(&self, at: usize) -> [[u8; N]; LANES] {
-        let rows = self.from(at, N);
-        // SAFETY: `from` checked that each row has these bytes, which the lifetime keeps.
+        let rows = self.pointers(at, N);
+        // SAFETY: `pointers` checked that each row has these bytes, which the lifetime keeps.
         array(|r| unsafe { rows[r].cast::<[u8; N]>().read() })
     }
 }

@@ -42,7 +42,7 @@ pub struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    /// The `n` rows from `first` on; the last one stands in for those up to 16.
+    /// The `n` rows from `first` on, at least one; the last one stands in for those up to 16.
     #[inline(always)]
     pub fn row_set(&self, first: usize, n: usize) -> RowSet<'a> {
         let (bytes, n_bytes) = (self.w.bytes(), self.w.row_bytes([0, self.at[0], self.at[1]]).len());
@@ -60,6 +60,9 @@ pub const MAX_FEW_COLUMNS: usize = 8;
 /// Columns up to which matrices by columns are multiplied element by element, without the zeros of each column, if there are
 /// enough zeros.
 pub const FEW_BY_ELEMENTS: usize = 16;
+
+/// The most rows of a piece of a matrix by columns: their sums stay in the first cache.
+const MAX_BY_COLUMNS: usize = 16 * 2 * STRIP;
 
 /// Rows of all matrices, cut into pieces that threads take one after the other.
 pub struct Pieces {
@@ -87,7 +90,8 @@ impl Pieces {
             return Pieces::new(n_threads, n_rows, n_matrices, n_columns);
         }
         let unit = with_format!(w.dtype, F => STRIP * F::STRIPS, else STRIP).max(2 * STRIP);
-        let rows = n_rows.div_ceil(n_threads).next_multiple_of(unit).min(16 * 2 * STRIP);
+        let per_thread = n_rows.div_ceil(MAX_BY_COLUMNS * n_threads);
+        let rows = n_rows.div_ceil(n_threads * per_thread.max(1)).next_multiple_of(unit).min(MAX_BY_COLUMNS);
         Pieces { n_rows, rows, per_matrix: n_rows.div_ceil(rows), n: n_rows.div_ceil(rows) }
     }
 

@@ -5,8 +5,9 @@ use crate::simd::{STRIP, prefetch};
 use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
-/// Blocks that are multiplied together: about as many bytes of all formats.
+/// Blocks that are multiplied together: four of 32 elements, or one of 256, so that sums are loaded and stored once for them.
 pub const fn at_once<F: Format>() -> usize {
+    const { assert!(F::PLANES.len() <= 2 && F::GROUPS <= MAX_GROUPS) }
     if F::GROUPS == 1 { 4 } else { 1 }
 }
 

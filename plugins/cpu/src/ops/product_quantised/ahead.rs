@@ -35,7 +35,7 @@ impl NextRows {
     #[inline(always)]
     pub fn of<F: Format>(rows: &RowSet<'_>, groups: Range<usize>) -> NextRows {
         let [start, n_bytes] = [groups.start, groups.len()].map(|groups| groups / F::GROUPS * F::BLOCK_BYTES);
-        NextRows { starts: rows.from(start, n_bytes), lines: n_bytes.div_ceil(64) }
+        NextRows { starts: rows.pointers(start, n_bytes), lines: n_bytes.div_ceil(64) }
     }
 
     /// The share of block `b` of `n`.

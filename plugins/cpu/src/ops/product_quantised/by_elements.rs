@@ -1,5 +1,6 @@
 //! Products of matrices by columns with a few columns of activations that are mostly zeros: elements for zeros are not read.
-//! Integer sums are exact in any order, and a group of zeros alone adds nothing, so bits are those of the whole product.
+//! Integer sums are exact in any order, and a group of zeros alone adds nothing where scales are finite, so bits are those of
+//! the whole product.
 
 use super::active::{self, Active, Blocks, Quad};
 use crate::ops::output::Tile;

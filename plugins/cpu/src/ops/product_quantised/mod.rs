@@ -31,6 +31,7 @@ const BY_WORDS: usize = 24;
 
 #[inline(always)]
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
+    debug_assert!(p.picked.is_none() || p.w.panels.is_none() && p.w.columns.is_none());
     let [mut rows, ..] = y.dims();
     if p.w.columns.is_some() && by_elements::is_worth(p) {
         return by_elements::few_columns::<S, F>(s, p, y, &rows, scratch);
@@ -75,11 +76,17 @@ fn one_column<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, rows:
     }
     while first + ROWS <= rows.end {
         let these = next;
-        next = p.row_set((first + ROWS).min(rows.end - 1), ROWS.min(rows.end - first - ROWS));
-        let ahead = NextRows::of::<F>(&next, 0..n_groups);
+        // Of a whole matrix, those of the next piece follow.
+        let end = p.picked.map_or(p.w.ne[1], <[usize]>::len);
+        let ahead = (first + ROWS < end).then(|| {
+            next = p.row_set(first + ROWS, ROWS.min(end - first - ROWS));
+            NextRows::of::<F>(&next, 0..n_groups)
+        });
         let mut sums = [[s.zero()]];
         for (i, x) in x.chunks_exact(F::GROUPS).enumerate() {
-            ahead.prefetch_step(i, n_groups / F::GROUPS);
+            if let Some(ahead) = &ahead {
+                ahead.prefetch_step(i, n_groups / F::GROUPS);
+            }
             F::unpack(s, Anywhere { rows: &these, at: i * F::BLOCK_BYTES }, groups);
             sums = F::Group::add_products::<S, 1, 1>(s, [groups], [x], (), sums);
         }
