@@ -1,6 +1,7 @@
 //! The way to the terminal: notes on stderr, text, tables and JSON on stdout. Control characters of names and of
 //! generated text end here, so that no file can move the cursor, set a title or reach the clipboard.
 
+pub use llmrt_engine::memory::in_units as bytes;
 use llmrt_gguf::{is_terminal_control, printable, printable_lines};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -110,16 +111,6 @@ fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
-}
-
-/// `1536` bytes as `1.5 KiB`.
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let power = (n.max(1).ilog2() / 10).min(5);
-    match power {
-        0 => format!("{n} B"),
-        _ => format!("{:.1} {}", n as f64 / (1u64 << (10 * power)) as f64, UNITS[power as usize]),
-    }
 }
 
 /// `1 file`, `2 files`.

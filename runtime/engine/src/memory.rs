@@ -1,7 +1,7 @@
 //! What a model needs before anything is loaded: where it would run, and how many bytes of what on which device.
 
 use crate::error::{Error, Result};
-use crate::neurons::Dividing;
+use crate::neurons::{Dividing, Undivided, UndividedCause};
 use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::sampler::Candidate;
 use crate::scheduler::SchedulerConfig;
@@ -34,6 +34,8 @@ pub struct PlacementPlan {
     pub vram_budget: Option<u64>,
     /// Its largest step, placed on them.
     pub resolved: Resolved,
+    /// Why neurons are not divided, or the first device has none, if that is so and the model has some.
+    pub undivided: Option<Undivided>,
     /// Why requested devices are not used.
     pub warnings: Vec<String>,
     /// What else a user should learn, which is no reason to refuse under `strict`.
@@ -103,6 +105,16 @@ impl MemoryPlan {
     }
 }
 
+/// `1536` bytes as `1.5 KiB`.
+pub fn in_units(n: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let power = (n.max(1).ilog2() / 10).min(5);
+    match power {
+        0 => format!("{n} B"),
+        _ => format!("{:.1} {}", n as f64 / (1u64 << (10 * power)) as f64, UNITS[power as usize]),
+    }
+}
+
 impl PlacementPlan {
     /// Reads the model and places its largest step. Loads nothing.
     ///
@@ -140,6 +152,7 @@ impl PlacementPlan {
         };
         let mut sharing = shared(&devices, &mut warnings);
         let mut budget = limited(budget(&devices), options);
+        let mut left_out = None;
         let mut dividing = Dividing::new(&step, files, devices.len(), options);
         notes.extend(Dividing::needless_option(&step, devices.len(), options));
         loop {
@@ -154,9 +167,13 @@ impl PlacementPlan {
             known.sharing.neurons = dividing.split(&mut known, &plan_of, &mut notes)?;
             let resolved = placed(steps, &devices, &known)?;
             sharing = known.sharing;
+            let undivided = None;
             let mut placement =
-                PlacementPlan { model, devices, sharing, vram_budget, resolved, warnings, notes };
+                PlacementPlan { model, devices, sharing, vram_budget, resolved, undivided, warnings, notes };
             let Some((d, plan)) = placement.first_short_of_memory() else {
+                let no_room = dividing.undivided.iter().filter(|why| why.cause == UndividedCause::NoRoom);
+                placement.notes.extend(no_room.map(|why| why.reason.clone()));
+                placement.undivided = left_out.or(dividing.undivided);
                 placement.notes.extend(dividing.skipped_split.into_iter().chain(dividing.skipped_index));
                 return Ok(placement);
             };
@@ -178,8 +195,9 @@ impl PlacementPlan {
                 drop(std::mem::take(&mut sharing));
                 sharing = shared(&devices, &mut warnings);
                 let (free, compute) = (plan.free.unwrap_or(0), plan.compute);
-                warnings
-                    .push(format!("{} is not used: {free} bytes free, {compute} for compute", plan.device));
+                let why = format!("{} is not used: {free} bytes free, {compute} for compute", plan.device);
+                left_out = Some(Undivided::new(UndividedCause::NoRoom, &why));
+                warnings.push(why);
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Which neurons of sparse networks are on a device with too little memory for all, and which on the CPU: the hottest ones on
-//! the device, as many as there is room for beside the dense parts and the caches (PowerInfer, arXiv 2312.12456).
+//! the device, as many as there is room for beside all that is not neurons (PowerInfer, arXiv 2312.12456).
 
 mod adaptation;
 mod dividing;
@@ -53,6 +53,34 @@ pub enum IndexUse {
     Renewed,
     /// Neurons are not divided.
     Off,
+}
+
+/// Why neurons are not divided, or the first device has none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Undivided {
+    /// The kind of reason.
+    pub cause: UndividedCause,
+    /// The reason in words.
+    pub reason: String,
+}
+
+/// Kinds of reasons that neurons are not divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UndividedCause {
+    /// The model or an option rules it out.
+    Whole,
+    /// All fit into the first device.
+    AllFit,
+    /// The first device has no room for any, or is not used for lack of memory. Others may have some.
+    NoRoom,
+    /// A file beside the model cannot be used.
+    File,
+}
+
+impl Undivided {
+    pub(crate) fn new(cause: UndividedCause, reason: impl Into<String>) -> Undivided {
+        Undivided { cause, reason: reason.into() }
+    }
 }
 
 /// How fast devices are, the CPU last, measured on matrices of a model, which are loaded for it.

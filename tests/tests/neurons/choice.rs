@@ -2,8 +2,8 @@
 
 use crate::{Lab, N_FF, N_LAYERS, files, lab, split};
 use llmrt_engine::EngineOptions;
-use llmrt_engine::memory::{self, PlacementPlan};
-use llmrt_engine::neurons::{IndexUse, NeuronOptions};
+use llmrt_engine::memory::{self, PlacementPlan, in_units};
+use llmrt_engine::neurons::{IndexUse, NeuronOptions, UndividedCause};
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
 use llmrt_sparse::stats::{self, SparseFile, Split};
 use llmrt_sparse::{Counts, ModelId};
@@ -86,7 +86,7 @@ fn what_neurons_cannot_be_chosen_by_is_noted_and_all_are_on_the_cpu() {
     };
     let found = notes(10_000);
     assert!(
-        found.contains("sim:sim.0: the budget of 10000 bytes is less") && found.contains("dense parts"),
+        found.contains("sim:sim.0: the budget of 9.8 KiB has no room") && found.contains("not neurons"),
         "{found}"
     );
     let activation = dir.path().join("activation");
@@ -109,7 +109,7 @@ fn what_neurons_cannot_be_chosen_by_is_noted_and_all_are_on_the_cpu() {
 
 /// Attention, predictors and the KV cache come before neurons, and what they need does not depend on what is given.
 #[test]
-fn a_budget_below_the_dense_parts_has_no_neurons_and_the_note_has_what_is_needed() {
+fn a_budget_below_what_is_not_neurons_has_no_neurons_and_the_note_has_what_is_needed() {
     let lab = lab("");
     let dir = tempfile::tempdir().unwrap();
     let Some(model) = counted_llama(dir.path()) else { return };
@@ -118,10 +118,48 @@ fn a_budget_below_the_dense_parts_has_no_neurons_and_the_note_has_what_is_needed
         let bytes = needed * part / 20;
         let plan = PlacementPlan::new(&lab.pair(), &files(&model), &budget(Some(bytes))).unwrap();
         let neurons = if plan.devices.len() > 1 { plan.resolved.report.neurons[0].0 } else { 0 };
-        let note = format!("the budget of {bytes} bytes is less than the {needed} of the dense parts");
+        let [given, sum] = [bytes, needed].map(in_units);
+        let note =
+            format!("the budget of {given} has no room for neurons beside {sum} of what is not neurons");
         let is_noted = plan.notes.iter().any(|found| found.contains(&note));
-        assert_eq!((is_noted, neurons > 0), (bytes < needed, bytes > needed), "{bytes}: {:?}", plan.notes);
+        assert_eq!((is_noted, neurons > 0), (bytes <= needed, bytes > needed), "{bytes}: {:?}", plan.notes);
+        let is_cause = plan.undivided.is_some_and(|why| why.cause == UndividedCause::NoRoom);
+        assert_eq!(is_cause, bytes <= needed, "{bytes}");
     }
+}
+
+/// Two cards and the CPU.
+fn two_cards(lab: &Lab, model: &Path, bytes: u64) -> PlacementPlan {
+    let devices = ["sim:sim.0", "sim:sim.1", "cpu"].map(|id| lab.device(id)).to_vec();
+    PlacementPlan::new(&devices, &files(model), &budget(Some(bytes))).unwrap()
+}
+
+#[test]
+fn a_second_device_gets_the_neurons_that_a_first_one_has_no_room_for() {
+    let lab = lab("");
+    let dir = tempfile::tempdir().unwrap();
+    let Some(model) = counted_llama(dir.path()) else { return };
+    let plan = two_cards(&lab, &model, dense_bytes(&lab, &model, budget(None)) - 4096);
+    let n: Vec<u64> = plan.resolved.report.neurons.iter().map(|(n, _)| *n).collect();
+    assert_eq!(n, [0, N_LAYERS as u64 * u64::from(N_FF), 0], "{:?}", plan.notes);
+    let notes = plan.notes.join("\n");
+    assert!(notes.contains("sim:sim.0: the budget of") && notes.contains("no neuron is on it"), "{notes}");
+}
+
+#[test]
+fn an_index_that_does_not_fit_its_device_decides_for_no_other() {
+    let lab = lab("");
+    let dir = tempfile::tempdir().unwrap();
+    let Some(model) = counted_llama(dir.path()) else { return };
+    let hot: [Vec<u32>; N_LAYERS] = [vec![], (100..164).collect()];
+    let layers = hot.map(|hot| LayerIndex { n_ff: N_FF as usize, hot }).to_vec();
+    let index = NeuronIndex { vram_capacity: 1, layers };
+    std::fs::write(dir.path().join("llama.gguf.generated.gpuidx"), index.to_vec().unwrap()).unwrap();
+    let plan = two_cards(&lab, &model, dense_bytes(&lab, &model, budget(None)) + (40 << 10));
+    let notes = plan.notes.join("\n");
+    assert!(notes.contains("this index is not used") && notes.contains("chosen by counts"), "{notes}");
+    let n: Vec<u64> = plan.resolved.report.neurons.iter().map(|(n, _)| *n).collect();
+    assert!(n[0] > 0 && n[1] > 64 && n[2] == 0, "{n:?}");
 }
 
 #[test]
@@ -142,7 +180,7 @@ fn an_index_beside_the_model_is_used_if_its_neurons_fit() {
     assert_eq!(chosen(dense + (128 << 10)), hot);
     assert!(plan(dense + (128 << 10)).notes.is_empty());
     let notes = plan(dense + (40 << 10)).notes.join("\n");
-    assert!(notes.contains("gpuidx: this index is not used: its neurons take 53248 bytes"), "{notes}");
+    assert!(notes.contains("gpuidx: this index is not used: its neurons take 52.0 KiB"), "{notes}");
     // 64 neurons of three rows of 128 halves and predictors of 32 take 53 KiB.
     let fewer: usize = chosen(dense + (40 << 10)).iter().map(Vec::len).sum();
     assert!((32..50).contains(&fewer), "by counts, as many as there is room for: {fewer}");
@@ -230,8 +268,7 @@ fn a_split_beside_the_model_is_used_on_its_devices_if_it_fits() {
     assert_eq!(chosen(room - (128 << 10), IndexUse::Saved).unwrap(), none, "it does not fit");
     assert_eq!([why(room, IndexUse::Saved), why(room, IndexUse::Renewed)], ["", ""]);
     let found = why(room - (128 << 10), IndexUse::Saved);
-    let expected =
-        "the split for sim:sim.0 is not used: its neurons take 425984 bytes of sim:sim.0, which has";
+    let expected = "the split for sim:sim.0 is not used: its neurons take 416.0 KiB of sim:sim.0, which has";
     assert!(found.contains(expected), "{found}");
     let found = why(1 << 30, IndexUse::Saved);
     assert!(found.contains("is not used: all neurons fit into sim:sim.0"), "{found}");

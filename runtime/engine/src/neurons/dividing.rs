@@ -1,9 +1,9 @@
 //! How much room devices have for neurons, found by placing: first with all neurons on the CPU, then with as many as fit.
 
 use super::source::{Source, free};
-use super::{IndexUse, NeuronOptions, sparse_networks, split, time};
+use super::{IndexUse, NeuronOptions, Undivided, UndividedCause, sparse_networks, split, time};
 use crate::error::{Error, Result};
-use crate::memory::DevicePlan;
+use crate::memory::{DevicePlan, in_units};
 use crate::options::EngineOptions;
 use llmrt_graph::Graph;
 use llmrt_graph::rows::{Network, NeuronSplit};
@@ -17,9 +17,6 @@ use std::sync::Arc;
 /// Left free by default, as PowerInfer leaves it.
 const MARGIN: u64 = 256 << 20;
 
-/// The end of a note on a budget.
-const TOO_LITTLE: &str = "of the dense parts, so all neurons are on the CPU";
-
 /// The bytes on each device that a placement takes.
 type PlanOf<'a> = dyn Fn(&PlacementState) -> Result<Vec<DevicePlan>> + 'a;
 
@@ -32,7 +29,10 @@ pub(crate) struct Dividing<'a> {
     pub budget: Option<u64>,
     /// Bytes that turned out to be too many, by device.
     too_many: Vec<u64>,
-    is_divided: bool,
+    /// Bytes for neurons in the last division, by device; empty: there is none.
+    room: Vec<u64>,
+    /// Why the last division is none, or has no neurons on the first device.
+    pub undivided: Option<Undivided>,
     /// Why the last division is not that of a split beside the model, if there is one.
     pub skipped_split: Option<String>,
     /// The same of an index.
@@ -49,8 +49,9 @@ impl<'a> Dividing<'a> {
         options: &'a EngineOptions,
     ) -> Dividing<'a> {
         let budget = options.neurons.vram_budget;
+        let whole = whole_networks(g, options);
         let is_possible = n_devices > 1
-            && whole_networks(g, options).is_none()
+            && whole.is_none()
             && options.neurons.index != IndexUse::Off
             && (!options.strict || budget.is_some());
         let networks = if is_possible { sparse_networks(g) } else { Vec::new() };
@@ -60,7 +61,8 @@ impl<'a> Dividing<'a> {
             source: Source::new(files, &options.neurons),
             budget,
             too_many: vec![0; n_devices],
-            is_divided: false,
+            room: Vec::new(),
+            undivided: whole.map(|why| Undivided::new(UndividedCause::Whole, why)),
             skipped_split: None,
             skipped_index: None,
         }
@@ -88,7 +90,7 @@ impl<'a> Dividing<'a> {
         notes: &mut Vec<String>,
     ) -> Result<Arc<NeuronSplit>> {
         let n_devices = known.budget.len();
-        self.is_divided = false;
+        self.room = Vec::new();
         (self.skipped_split, self.skipped_index) = (None, None);
         if let (Some(split), true) = (&self.options.split, n_devices > 1) {
             return Ok(split.clone());
@@ -101,60 +103,77 @@ impl<'a> Dividing<'a> {
         if n_devices < 2 || networks.is_empty() {
             return Ok(Arc::default());
         }
+        self.undivided = None;
         if self.budget.is_none() {
             match self.source.is_there(&self.networks) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Arc::default()),
-                Err(e) => return self.undivided(e, notes),
+                Err(e) => return self.failed(e, notes),
             }
         }
         let none = vec![vec![Vec::new(); networks.len()]; n_devices - 1];
         known.sharing.neurons = Arc::new(split(&networks, &none));
-        let limited = known.budget[0];
-        if self.budget.is_some() {
-            // All that the dense parts need, whatever is given for it: of a limited device no more is placed than fits.
-            known.budget[0] = None;
-        }
         let rows = plan_of(known)?;
+        // All that is needed beside neurons, whatever is given for it: of a limited device no more is placed than fits.
+        let limited = std::mem::take(&mut known.budget[0]);
+        let unlimited = plan_of(known);
         known.budget[0] = limited;
         let used = |row: &DevicePlan| row.weights + row.kv + row.compute;
-        let (dense, free_bytes) = (used(&rows[0]), rows[0].free.unwrap_or(0));
+        let needed = used(&unlimited?[0]);
+        let free_bytes = rows[0].free.unwrap_or(0);
         let names: Vec<&str> = rows[..n_devices - 1].iter().map(|row| row.device.as_str()).collect();
-        match (dense > free_bytes, self.budget) {
-            (true, None) => {
-                let why = "there is no room for the dense parts";
-                self.skipped_split = self.source.unused(&self.networks, &names, why);
-                return Ok(Arc::default());
-            }
-            (true, Some(_)) => {
-                if !notes.iter().any(|note| note.ends_with(TOO_LITTLE)) {
-                    let name = names[0];
-                    notes.push(format!(
-                        "{name}: the budget of {free_bytes} bytes is less than the {dense} {TOO_LITTLE}"
-                    ));
-                }
-                return Ok(known.sharing.neurons.clone());
-            }
-            _ => {}
-        }
+
         let all: u64 = networks.iter().map(|network| network.bytes).sum();
-        if self.too_many.iter().all(|&n| n == 0) && free_bytes - dense >= all {
+        if self.too_many.iter().all(|&n| n == 0) && free_bytes.saturating_sub(needed) >= all {
             let why = format!("all neurons fit into {}", names[0]);
             self.skipped_split = self.source.unused(&self.networks, &names, &why);
+            self.undivided = Some(Undivided::new(UndividedCause::AllFit, why));
             return Ok(Arc::default());
         }
         let room = rows[..n_devices - 1].iter().enumerate().map(|(d, row)| {
             let margin = if d == 0 && self.budget.is_some() { 0 } else { MARGIN };
-            let taken = used(row).saturating_add(margin).saturating_add(self.too_many[d]);
+            let dense = if d == 0 { needed } else { used(row) };
+            let taken = dense.saturating_add(margin).saturating_add(self.too_many[d]);
             row.free.unwrap_or(0).saturating_sub(taken)
         });
-        match self.lists(&is_free, &names, room.collect(), notes) {
+        let room: Vec<u64> = room.collect();
+        if room[0] == 0 {
+            let why = self.no_room(names[0], free_bytes, needed);
+            self.undivided = Some(Undivided::new(UndividedCause::NoRoom, why));
+        }
+        if room.iter().all(|&bytes| bytes == 0) {
+            self.skipped_split = self.source.unused(&self.networks, &names, "there is no room for neurons");
+            let is_whole = self.budget.is_none() && used(&rows[0]) > free_bytes;
+            return Ok(if is_whole { Arc::default() } else { known.sharing.neurons.clone() });
+        }
+        match self.lists(&is_free, &names, &room, notes) {
             Ok(lists) => {
-                self.is_divided = true;
+                self.room = room;
                 Ok(Arc::new(split(&networks, &lists)))
             }
-            Err(e) => self.undivided(e, notes),
+            Err(e) => self.failed(e, notes),
         }
+    }
+
+    /// That the first device has no room for neurons, whether for its memory or the budget, and what to do.
+    fn no_room(&self, name: &str, free: u64, needed: u64) -> String {
+        let (limit, remedy) = match self.budget {
+            Some(budget) if budget <= free => {
+                // Rounded up, since it is to be copied.
+                let gib = (needed as f64 / (1u64 << 30) as f64 * 1e4).ceil() / 1e4;
+                (format!("the budget of {}", in_units(budget)), format!("give more than --vram-budget {gib}"))
+            }
+            Some(_) => (format!("its free memory of {}", in_units(free)), "free more".into()),
+            None => {
+                let limit = format!("its free memory of {}, less {}", in_units(free), in_units(MARGIN));
+                (limit, "free more, or give --vram-budget to use all".into())
+            }
+        };
+        format!(
+            "{name}: {limit} has no room for neurons beside {} of what is not neurons (attention, predictors, KV cache and \
+             compute memory), so no neuron is on it: {remedy}, or a smaller -c, -b or --kv-type q8_0",
+            in_units(needed)
+        )
     }
 
     /// The neurons of each device with this room, by free network: those of a split, or with which a token takes the least time, or
@@ -163,10 +182,10 @@ impl<'a> Dividing<'a> {
         &mut self,
         is_free: &[bool],
         names: &[&str],
-        room: Vec<u64>,
+        room: &[u64],
         notes: &mut Vec<String>,
     ) -> Result<Vec<Vec<Vec<u32>>>> {
-        match self.source.split(&self.networks, is_free, names, &room)? {
+        match self.source.split(&self.networks, is_free, names, room)? {
             Ok(lists) => return Ok(lists),
             Err(why) => self.skipped_split = why,
         }
@@ -175,34 +194,56 @@ impl<'a> Dividing<'a> {
             && let Some(counted) = self.source.counts(&self.networks)?
         {
             let shares = free(&counted.shares(), is_free);
-            return time::least(&free(&self.networks, is_free), &shares, &room, rates);
+            return time::least(&free(&self.networks, is_free), &shares, room, rates);
+        }
+        // An index is of one device.
+        match self.source.index(&self.networks, is_free, names[0], room[0])? {
+            Ok(lists) => {
+                self.chosen_by("the index beside the model is used");
+                let none = vec![Vec::new(); lists.len()];
+                return Ok(std::iter::once(lists).chain(room.iter().skip(1).map(|_| none.clone())).collect());
+            }
+            Err(why) => self.skipped_index = why,
         }
         let (mut sum, mut taken) = (0, vec![HashSet::new(); is_free.len()]);
-        let skipped = &mut self.skipped_index;
-        let of_device = |room: u64| {
+        let mut by = "";
+        let of_device = |room: &u64| {
             sum += room;
-            let (up_to_here, note) = self.source.hot(&self.networks, is_free, sum, skipped)?;
-            note.into_iter().for_each(|note| add(notes, note.into()));
-            let rest = up_to_here.into_iter().zip(&mut taken);
+            let hot = self.source.hot(&self.networks, is_free, sum)?;
+            by = hot.by;
+            hot.problem.into_iter().for_each(|note| add(notes, note.into()));
+            let rest = hot.lists.into_iter().zip(&mut taken);
             Ok(rest.map(|(list, taken)| list.into_iter().filter(|&id| taken.insert(id)).collect()).collect())
         };
-        room.into_iter().map(of_device).collect()
+        let lists = room.iter().map(of_device).collect();
+        self.chosen_by(by);
+        lists
+    }
+
+    /// Notes on what is skipped end with what is used instead.
+    fn chosen_by(&mut self, by: &str) {
+        for skipped in [&mut self.skipped_split, &mut self.skipped_index].into_iter().flatten() {
+            *skipped = format!("{skipped}; {by}");
+        }
     }
 
     /// Without a budget, what is wrong with files beside the model is a note.
-    fn undivided(&self, e: Error, notes: &mut Vec<String>) -> Result<Arc<NeuronSplit>> {
+    fn failed(&mut self, e: Error, notes: &mut Vec<String>) -> Result<Arc<NeuronSplit>> {
         let Error::SparseFile { path, problem } = e else { return Err(e) };
         if self.budget.is_some() {
             return Err(Error::SparseFile { path, problem });
         }
-        add(notes, format!("{path}: {problem}; neurons are not divided among devices"));
+        let why = format!("{path}: {problem}; neurons are not divided among devices");
+        self.undivided = Some(Undivided::new(UndividedCause::File, &why));
+        add(notes, why);
         Ok(Arc::default())
     }
 
     /// Takes bytes off what a device has for neurons, if it has any.
     pub fn take_off(&mut self, device: usize, bytes: u64) -> bool {
         let all: u64 = self.networks.iter().map(|network| network.bytes).sum();
-        let too_many = self.too_many.get_mut(device).filter(|n| self.is_divided && **n <= all);
+        let has_some = self.room.get(device).is_some_and(|&bytes| bytes > 0);
+        let too_many = self.too_many.get_mut(device).filter(|n| has_some && **n <= all);
         too_many.map(|n| *n += bytes).is_some()
     }
 

@@ -3,6 +3,7 @@
 
 use super::{IndexUse, NeuronOptions, alike, bytes_of, hottest};
 use crate::error::{Error, Result};
+use crate::memory::in_units;
 use crate::sparse::stats_of;
 use llmrt_graph::rows::Network;
 use llmrt_host::load::ModelFiles;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = "activation";
 
 /// Neurons by network.
-type Lists = Vec<Vec<u32>>;
+pub(super) type Lists = Vec<Vec<u32>>;
 
 /// How often each neuron was active.
 pub(super) struct Counted {
@@ -36,6 +37,15 @@ impl Counted {
     }
 }
 
+/// Neurons without a split or an index.
+pub(super) struct Hot {
+    pub lists: Lists,
+    /// What they are chosen by, as the end of a note.
+    pub by: &'static str,
+    /// Why there are none, for the user.
+    pub problem: Option<&'static str>,
+}
+
 /// What is beside a model.
 pub(super) struct Source<'a> {
     files: &'a ModelFiles,
@@ -45,7 +55,7 @@ pub(super) struct Source<'a> {
     takes_saved: bool,
     /// The index, if it is there and counts.
     index: Option<PathBuf>,
-    hot: Option<Lists>,
+    of_index: Option<Lists>,
     /// Of the file beside the model, if they count. Read with the counts.
     splits: Vec<Split>,
     /// The outer option: not read yet; the inner one: there are none.
@@ -59,7 +69,7 @@ impl<'a> Source<'a> {
         let beside = files.files().next().map(|file| index_beside(&file.path));
         let index = beside.filter(|path| takes_saved && path.exists());
         let (takes_any, splits) = (options.adapt.is_some(), Vec::new());
-        Source { files, takes_any, takes_saved, index, hot: None, splits, counts: None }
+        Source { files, takes_any, takes_saved, index, of_index: None, splits, counts: None }
     }
 
     /// Whether there is an index, a split or counts, or any neurons will do.
@@ -106,8 +116,9 @@ impl<'a> Source<'a> {
             return Ok(Ok(lists));
         };
         let why = format!(
-            "its neurons take {bytes} bytes of {device}, which has room for {room}: make another with \
-             `llmrt sparse solve --measure`"
+            "its neurons take {} of {device}, which has room for {}: make another with `llmrt sparse solve --measure`",
+            in_units(bytes),
+            in_units(*room)
         );
         Ok(Err(Some(self.unused_note(devices, &why))))
     }
@@ -133,35 +144,46 @@ impl<'a> Source<'a> {
         failed(&self.stats_path())(problem)
     }
 
-    /// The neurons of the free networks that a device with room for `room` bytes of them gets: those of the index, if they fit,
-    /// or else the most active; and a note for the user where there are none. `skipped` gets a note if the index does not fit.
-    pub fn hot(
+    /// The neurons of the index by free network, if they fit into so many bytes of its device; else, if there is an index, a note
+    /// why it is not used.
+    pub fn index(
         &mut self,
         networks: &[Network],
         is_free: &[bool],
+        device: &str,
         room: u64,
-        skipped: &mut Option<String>,
-    ) -> Result<(Lists, Option<&'static str>)> {
-        let free_networks: Vec<Network> = free(networks, is_free);
-        if let Some(lists) = self.index(networks)? {
-            let lists = free(lists, is_free);
-            let used = free_networks.iter().zip(&lists).map(|(network, list)| bytes_of(network, list.len()));
-            let used: u64 = used.sum();
-            if used <= room {
-                return Ok((lists, None));
-            }
-            let path = self.index.as_deref().unwrap_or(Path::new("")).display();
-            *skipped = Some(format!(
-                "{path}: this index is not used: its neurons take {used} bytes, and beside the dense parts, the KV cache and compute \
-                 memory there is room for {room}: make it again for less memory with `llmrt sparse solve`"
-            ));
+    ) -> Result<std::result::Result<Lists, Option<String>>> {
+        let Some(path) = &self.index else { return Ok(Err(None)) };
+        let all = match &mut self.of_index {
+            Some(all) => all,
+            unread => unread.insert(of_index(path, networks)?),
+        };
+        let lists = free(all, is_free);
+        let free_networks = free(networks, is_free);
+        let used = free_networks.iter().zip(&lists).map(|(network, list)| bytes_of(network, list.len()));
+        let used: u64 = used.sum();
+        if used <= room {
+            return Ok(Ok(lists));
         }
+        Ok(Err(Some(format!(
+            "{}: this index is not used: its neurons take {} of {device}, which has room for {} beside what is not neurons: make it \
+             again for less memory with `llmrt sparse solve --force`",
+            path.display(),
+            in_units(used),
+            in_units(room)
+        ))))
+    }
+
+    /// The neurons of the free networks that devices with room for `room` bytes of them get: the most active.
+    pub fn hot(&mut self, networks: &[Network], is_free: &[bool], room: u64) -> Result<Hot> {
+        let free_networks: Vec<Network> = free(networks, is_free);
         let takes_any = self.takes_any;
         let problem = match self.counts(networks)? {
             Some(counted) => {
                 let counts = free(&counted.counts, is_free);
                 if counts.iter().any(|counts| counts.total() > 0.0) {
-                    return Ok((hottest(&free_networks, &counts, room), None));
+                    let lists = hottest(&free_networks, &counts, room);
+                    return Ok(Hot { lists, by: "neurons are chosen by counts", problem: None });
                 }
                 "all counts of active neurons are 0, so all neurons are on the CPU"
             }
@@ -171,16 +193,11 @@ impl<'a> Source<'a> {
             }
         };
         if takes_any {
-            return Ok((alike(&free_networks, room), None));
+            let (lists, by) = (alike(&free_networks, room), "devices have the same share of each layer");
+            return Ok(Hot { lists, by, problem: None });
         }
-        Ok((vec![Vec::new(); free_networks.len()], Some(problem)))
-    }
-
-    fn index(&mut self, networks: &[Network]) -> Result<Option<&Lists>> {
-        if let (Some(path), None) = (&self.index, &self.hot) {
-            self.hot = Some(of_index(path, networks)?);
-        }
-        Ok(self.hot.as_ref())
+        let lists = vec![Vec::new(); free_networks.len()];
+        Ok(Hot { lists, by: "all neurons are on the CPU", problem: Some(problem) })
     }
 
     /// The counts, if there are some.
