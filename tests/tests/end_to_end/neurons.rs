@@ -211,16 +211,22 @@ fn a_split_by_measured_rates_is_kept_beside_the_model_and_its_time_is_predicted(
     let needed = |flags: &[&str]| {
         let stderr = fail(slow().args(too_small).args(flags).arg(&model), 3);
         assert!(stderr.contains("no split is written"), "{stderr}");
-        let (start, _) = stderr.split_once(" of the dense parts").unwrap_or_else(|| panic!("{stderr}"));
-        start.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+        let (start, _) = stderr.split_once(" of what is not neurons").unwrap_or_else(|| panic!("{stderr}"));
+        let [unit, number] = start.rsplit(' ').take(2).collect::<Vec<_>>()[..] else { panic!("{stderr}") };
+        number.parse::<f64>().unwrap() * if unit == "MiB" { 1024.0 } else { 1.0 }
     };
     // The flags of `run` count.
     let (few, cache, many) = (needed(&["-b", "8"]), needed(&["-b", "8", "--kv-type", "f32"]), needed(&[]));
-    assert!(few < cache && few < many, "{few} {cache} {many}");
+    assert!(few <= cache && few < many, "{few} {cache} {many}");
     let mut solve = slow();
     solve.args(["sparse", "solve", "-b", "8", "--vram-budget", "0.002", "--ctx", "128", "--measure"]);
     let stderr = String::from_utf8(succeed(solve.arg(&model)).stderr).unwrap();
     assert!(stderr.contains("relu.sparse.gguf: 0 B of neurons on devices; neurons take"), "{stderr}");
+    // Nor without a budget on a device with little memory, whose split would stay.
+    let mut little = on("sim:sim");
+    little.args(["--plugin-option", "sim.memory=900000", "sparse", "solve", "-b", "8", "--ctx", "128"]);
+    let stderr = fail(little.arg("--measure").arg(&model), 3);
+    assert!(stderr.contains("no split is written: ") && stderr.contains("no room"), "{stderr}");
     let by_split = placed(&[]);
     assert_eq!(on_device(&by_split), 0, "{by_split}");
     let time = |placed: &Value| placed["neuron_seconds"].as_f64().unwrap();

@@ -112,15 +112,9 @@ impl Convert {
 
     /// Counts that were given, or that are beside the model; sorting needs some.
     fn find_counts(&self, model: &OpenModel) -> Result<Option<Counted>> {
-        if self.counts.activation.is_none() && !self.sort {
-            match inputs::stats_beside(model) {
-                Ok(Some((file, _))) if !file.counts.is_empty() => {}
-                Ok(_) => return Ok(None),
-                Err(e) => {
-                    note(format_args!("{}; counts of active neurons are left out", e.message));
-                    return Ok(None);
-                }
-            }
+        let is_required = self.counts.activation.is_some() || self.sort;
+        if !is_required && inputs::own_stats(model)?.is_none_or(|file| file.counts.is_empty()) {
+            return Ok(None);
         }
         let n_ff: Vec<_> = ffn::layers(model)?.iter().map(ffn::Layer::n_ff).collect();
         inputs::counts(&self.counts, model, &n_ff).map(Some)

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
 use crate::new_file::NewFile;
+use crate::output::note;
 use clap::Args;
 use llmrt_gguf::TensorInfo;
 use llmrt_sparse::stats::{self, SparseFile};
@@ -45,9 +46,18 @@ pub fn counts(args: &CountsArgs, model: &OpenModel, n_ff: &[usize]) -> Result<Co
         (Some(dir), _) => (dir.clone(), read_counts(dir)?),
         (None, beside) => (stats_path(model), beside.iter().flat_map(|file| file.counts.clone()).collect()),
     };
+    if layers.is_empty() && beside.is_some() {
+        return Err(no_counts(model));
+    }
     stats::check_counts(&layers, n_ff).map_err(|e| Error::file(&source, e))?;
     let recorded = beside.map(|file| file.n_tokens).filter(|&n| n > 0);
     Ok(Counted { layers, recorded_tokens: args.tokens.or(recorded) })
+}
+
+/// That the statistics beside a model, if there are any, have no counts.
+pub fn no_counts(model: &OpenModel) -> Error {
+    let problem = "has no counts: count them with `llmrt sparse profile MODEL -f TEXT`";
+    Error::file(&stats_path(model), problem)
 }
 
 fn required_stats(model: &OpenModel) -> Result<SparseFile> {
@@ -93,6 +103,23 @@ pub fn stats_beside(model: &OpenModel) -> Result<Option<(SparseFile, Vec<u8>)>> 
         return Ok(None);
     }
     stats_of(model, &path).map(Some)
+}
+
+/// The statistics beside a model, if there are any. Those of another model are left out, with a note.
+pub fn own_stats(model: &OpenModel) -> Result<Option<SparseFile>> {
+    let path = stats_path(model);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let file = SparseFile::parse(&read(&path)?).map_err(|e| Error::file(&path, e))?;
+    match file.check_model(&model_id(model)?) {
+        Ok(()) => Ok(Some(file)),
+        Err(e @ llmrt_sparse::Error::OtherModel { .. }) => {
+            note(format_args!("{}; counts of active neurons are left out", Error::file(&path, e).message));
+            Ok(None)
+        }
+        Err(e) => Err(Error::file(&path, e)),
+    }
 }
 
 /// What parts are written to: the statistics beside a model and the file's bytes, or a file without parts, if there are none or

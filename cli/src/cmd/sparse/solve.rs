@@ -24,14 +24,20 @@ use std::path::PathBuf;
 
 /// Choose the neurons of a device, and write PowerInfer's index of them.
 ///
-/// The budget holds the dense parts first, then keys and values, then neurons. Those are chosen for the most
+/// The budget holds attention, predictors and embeddings first, then keys and values, then neurons. Those are chosen for the most
 /// activations, or, with --device-rate, for the least time of a token. Memory to compute in comes on top, so give a budget
-/// below that of `run`. Of the flags of Context and Sparse only --ctx, --kv-type and --vram-budget count, and without --ctx there are no
-/// keys and values.
+/// below that of `run`. Without --ctx there are no keys and values; --ctx 0 is the length that the model was trained on. Flags that only
+/// --measure needs are refused without it.
 ///
 /// With --measure the devices of --backend are measured, and the split with the least time is written to MODEL.sparse.gguf,
 /// where `run` finds it. Give it the flags that `run` gets: all of them count, and the budget holds memory to compute in, too.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "llmrt sparse solve [OPTIONS] --vram-budget <GiB> <MODEL>\n       llmrt sparse solve [OPTIONS] --measure <MODEL>"
+)]
+#[command(mut_arg("batch", |arg| arg.requires("measure")))]
+#[command(mut_arg("reset_gpu_index", |arg| arg.requires("measure")))]
+#[command(mut_arg("sparse_adapt", |arg| arg.requires("measure")))]
 pub struct Solve {
     /// Model.
     #[arg(value_name = "MODEL")]
@@ -70,17 +76,21 @@ pub struct Solve {
 impl Solve {
     /// Writes the index; it appears under its name only when it is whole.
     pub fn run(&self, global: &Global) -> Result<()> {
-        let model = OpenModel::open(Some(&self.model), &OpenOptions::default())?;
-        if self.measure {
-            return split::write(global, &model, &self.context);
+        if self.context.sparse.disable_gpu_index {
+            return Err(Error::usage(
+                "--disable-gpu-index does not divide neurons: leave it out to choose some",
+            ));
         }
+        let given = if self.measure { None } else { Some(self.given_budget()?) };
+        let model = OpenModel::open(Some(&self.model), &OpenOptions::default())?;
+        let Some(given) = given else { return split::write(global, &model, &self.context) };
         let layers = ffn::layers(&model)?;
         let n_ff: Vec<_> = layers.iter().map(Layer::n_ff).collect();
         let counted = inputs::counts(&self.counts, &model, &n_ff)?;
         let out = self.out.clone().unwrap_or_else(|| index_beside(&self.model));
         new_file::check_output(&out, self.force, model.files.files().map(|file| file.path.as_path()))?;
 
-        let budget = self.neuron_budget(&model)?;
+        let budget = self.neuron_budget(&model, given)?;
         let neurons = match (self.device_rate, self.cpu_rate) {
             (Some(device), Some(cpu)) => self.for_time(&layers, &counted, budget, device, cpu)?,
             _ => self.for_activations(&layers, &counted, budget)?,
@@ -103,11 +113,20 @@ impl Solve {
         Ok(())
     }
 
+    /// The budget, which must be a number where no device is there to have a default.
+    fn given_budget(&self) -> Result<u64> {
+        let remedy = "give the memory of the device in GiB, or --measure";
+        match self.context.sparse.vram_budget {
+            Some(Budget(Some(budget))) => Ok(budget),
+            Some(Budget(None)) => {
+                Err(Error::usage(format_args!("--vram-budget -1: there is no default here: {remedy}")))
+            }
+            None => Err(Error::usage(format_args!("--vram-budget is missing: {remedy}"))),
+        }
+    }
+
     /// Bytes that are left for neurons.
-    fn neuron_budget(&self, model: &OpenModel) -> Result<u64> {
-        let Some(Budget(Some(budget))) = self.context.sparse.vram_budget else {
-            return Err(Error::usage("--vram-budget is missing: give the memory of the device, in GiB"));
-        };
+    fn neuron_budget(&self, model: &OpenModel, budget: u64) -> Result<u64> {
         let defaults = Defaults { n_ctx: Some(1), kv_type: DType::F16 };
         let options =
             context::engine_options(&self.context, model.n_ctx_train(), defaults, Placing::default())?;
@@ -119,7 +138,8 @@ impl Solve {
         let left = budget.checked_sub(dense.saturating_add(kv));
         if left.is_none() {
             note(format_args!(
-                "{}: the budget of {} is below the {} of the dense parts: an empty split, all neurons stay on the CPU",
+                "{}: the budget of {} is below the {} of what is not neurons: an empty split, all neurons stay on the CPU; give a \
+                 larger --vram-budget, or a smaller --ctx or --kv-type q8_0",
                 model.name,
                 bytes(budget),
                 bytes(dense.saturating_add(kv))

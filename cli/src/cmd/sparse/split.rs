@@ -24,8 +24,7 @@ pub fn write(global: &Global, model: &OpenModel, context: &ContextArgs) -> Resul
     }
     let (mut file, known) = inputs::stats_to_write(model, false)?;
     if file.counts.is_empty() {
-        let problem = "there are no counts of active neurons to divide by: count with `llmrt sparse profile`";
-        return Err(Error::file(&inputs::stats_path(model), problem));
+        return Err(inputs::no_counts(model));
     }
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let mut options = context::engine_options(context, model.n_ctx_train(), defaults, setup.placing())?;
@@ -34,16 +33,14 @@ pub fn write(global: &Global, model: &OpenModel, context: &ContextArgs) -> Resul
     options.neurons.rates = Some(rates.clone().into());
     let plan = PlacementPlan::new(&setup.devices, files, &options).map_err(failed)?;
     let divided = &plan.sharing.neurons.layers;
-    if divided.is_empty() || plan.devices.len() != setup.devices.len() {
-        let why = plan.warnings.iter().chain(&plan.notes).next();
-        let why = why.map_or("all of them fit into this budget, or none is sparse", String::as_str);
-        return Err(model.error(format_args!("neurons are not divided: {why}; no split is written")));
+    // A split without neurons on the first device would stay where there is memory for some later.
+    if let Some(undivided) = &plan.undivided {
+        return Err(model.error(format_args!("no split is written: {}", undivided.reason)));
     }
-    // Where the dense parts do not fit, a note has it.
-    if let Some(note) = plan.notes.iter().find(|note| note.contains("dense parts")) {
-        return Err(
-            model.error(format_args!("{note}; no split is written: give more memory, or a smaller --ctx"))
-        );
+    if divided.is_empty() || plan.devices.len() != setup.devices.len() {
+        let why = "no split is written: neurons are not divided, since none is sparse, --tensor-placement has all on one device, or \
+                   --strict-device forbids it without --vram-budget";
+        return Err(model.error(why));
     }
     let times =
         neurons::times(&plan.devices, files, &options, &plan.sharing.neurons, &rates).map_err(failed)?;
