@@ -174,21 +174,21 @@ fn write_neurons(models: &[Loaded<'_>], out: &mut String) {
             rows.map(move |(device, neurons)| (of_device(name, device), value(neurons) as f64))
         })
     };
-    let help = "Neurons that a device has.";
+    let help = "Neurons of sparse models that a device has.";
     family(out, "llmrt:neurons", "gauge", help, of_devices(|(n, _)| *n));
-    let help = "Bytes of their weights.";
+    let help = "Bytes of the weights of neurons that a device has.";
     family(out, "llmrt:neuron_bytes", "gauge", help, of_devices(|(_, bytes)| *bytes));
     let of = |value: fn(&DividedWork) -> u64| {
         let adapted = models.iter().filter(|model| model.work.divided.n_tokens > 0);
         adapted.map(move |model| (label(model.name), value(&model.work.divided) as f64))
     };
-    let help = "Active neurons of counted tokens, with --sparse-adapt.";
+    let help = "Active neurons of counted tokens, wherever they are, with --sparse-adapt.";
     family(out, "llmrt:active_neurons_total", "counter", help, of(|divided| divided.active[1]));
-    let help = "Of these, those on devices.";
+    let help = "Active neurons of counted tokens that a device other than the CPU had, with --sparse-adapt.";
     family(out, "llmrt:active_neurons_on_devices_total", "counter", help, of(|divided| divided.active[0]));
-    let help = "Neurons that devices got in place of others.";
+    let help = "Neurons that a device other than the CPU got in place of others, with --sparse-adapt.";
     family(out, "llmrt:moved_neurons_total", "counter", help, of(|divided| divided.n_moved));
-    let help = "Bytes of weights that were written for it.";
+    let help = "Bytes of weights that were written on all devices to move neurons, with --sparse-adapt.";
     family(out, "llmrt:moved_neuron_bytes_total", "counter", help, of(|divided| divided.moved_bytes));
 }
 
