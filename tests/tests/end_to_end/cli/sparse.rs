@@ -299,7 +299,10 @@ fn a_budget_below_the_dense_parts_is_an_empty_split() {
     assert!(stderr.contains("(0.0 %), 0 B, 0.0 % of activations"), "{stderr}");
     assert!(fail(&mut solve(&folder.join("pt"), "nan"), 2).contains("expected a number of GiB"));
     let stderr = fail(&mut solve(&folder.join("pt"), "-1"), 2);
-    assert!(stderr.contains("--vram-budget is missing: give the memory of the device"), "{stderr}");
+    assert!(
+        stderr.contains("--vram-budget -1: there is no default here: give the memory of the device"),
+        "{stderr}"
+    );
     // Keys and values of either type: two layers of 64 each.
     let needed = |flags: &[&str]| {
         let done = succeed(solve(&folder.join("pt"), "0").args(flags));
