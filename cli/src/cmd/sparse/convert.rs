@@ -113,11 +113,17 @@ impl Convert {
     /// Counts that were given, or that are beside the model; sorting needs some.
     fn find_counts(&self, model: &OpenModel) -> Result<Option<Counted>> {
         let is_required = self.counts.activation.is_some() || self.sort;
-        if !is_required && inputs::own_stats(model)?.is_none_or(|file| file.counts.is_empty()) {
+        let beside = if is_required { None } else { inputs::own_stats(model)? };
+        let beside = beside.filter(|file| !file.counts.is_empty());
+        if !is_required && beside.is_none() {
             return Ok(None);
         }
         let n_ff: Vec<_> = ffn::layers(model)?.iter().map(ffn::Layer::n_ff).collect();
-        inputs::counts(&self.counts, model, &n_ff).map(Some)
+        let counted = match beside {
+            Some(_) => inputs::counted(&self.counts, model, beside, &n_ff),
+            None => inputs::counts(&self.counts, model, &n_ff),
+        };
+        counted.map(Some)
     }
 
     fn write_model(&self, model: &OpenModel, tables: &Tables, outputs: &[Output<'_>]) -> Result<u64> {

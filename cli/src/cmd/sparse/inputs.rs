@@ -42,6 +42,16 @@ pub fn counts(args: &CountsArgs, model: &OpenModel, n_ff: &[usize]) -> Result<Co
         Some(_) => None,
         None => Some(required_stats(model)?),
     };
+    counted(args, model, beside, n_ff)
+}
+
+/// The same, with the statistics beside the model that count if no folder is given.
+pub fn counted(
+    args: &CountsArgs,
+    model: &OpenModel,
+    beside: Option<SparseFile>,
+    n_ff: &[usize],
+) -> Result<Counted> {
     let (source, layers) = match (&args.activation, &beside) {
         (Some(dir), _) => (dir.clone(), read_counts(dir)?),
         (None, beside) => (stats_path(model), beside.iter().flat_map(|file| file.counts.clone()).collect()),
@@ -111,7 +121,7 @@ pub fn own_stats(model: &OpenModel) -> Result<Option<SparseFile>> {
     if !path.exists() {
         return Ok(None);
     }
-    let file = SparseFile::parse(&read(&path)?).map_err(|e| Error::file(&path, e))?;
+    let (file, _) = parsed(&path)?;
     match file.check_model(&model_id(model)?) {
         Ok(()) => Ok(Some(file)),
         Err(e @ llmrt_sparse::Error::OtherModel { .. }) => {
@@ -133,9 +143,14 @@ pub fn stats_to_write(model: &OpenModel, force: bool) -> Result<(SparseFile, Vec
 
 /// A file of statistics, which must be of this model.
 pub fn stats_of(model: &OpenModel, path: &Path) -> Result<(SparseFile, Vec<u8>)> {
+    let (file, bytes) = parsed(path)?;
+    file.check_model(&model_id(model)?).map_err(|e| Error::file(path, e))?;
+    Ok((file, bytes))
+}
+
+fn parsed(path: &Path) -> Result<(SparseFile, Vec<u8>)> {
     let bytes = read(path)?;
     let file = SparseFile::parse(&bytes).map_err(|e| Error::file(path, e))?;
-    file.check_model(&model_id(model)?).map_err(|e| Error::file(path, e))?;
     Ok((file, bytes))
 }
 

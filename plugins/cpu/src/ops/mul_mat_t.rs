@@ -9,7 +9,7 @@ use super::out_prod::add_scaled;
 use super::output::Tile;
 use super::pick::{self, Kept, Pick};
 use super::{Args, Output, Worker, rows};
-use crate::simd::{Isa, prefetch};
+use crate::simd::{Isa, prefetch_all};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
@@ -103,8 +103,8 @@ fn add_together(
 /// Prefetches elements of row `k`.
 fn prefetch_row(w: &Tensor, k: usize, elems: Range<usize>) {
     let (block, size) = (w.dtype.block_elems(), w.dtype.block_bytes());
-    let start = w.row_bytes([k, 0, 0]).as_ptr().wrapping_add(elems.start / block * size);
-    (0..elems.len() / block * size).step_by(64).for_each(|line| prefetch(start.wrapping_add(line)));
+    let start = w.row_bytes([k, 0, 0]).as_ptr().addr() + elems.start / block * size;
+    prefetch_all(start..start + elems.len() / block * size);
 }
 
 /// What rows of w are multiplied with.

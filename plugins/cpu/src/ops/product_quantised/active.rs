@@ -1,7 +1,7 @@
 //! Which elements of blocks by columns are read: those that activations multiply with other numbers than zero.
 
 use crate::quant::{ByColumns, Format, GROUP, MAX_GROUPS, Panel, Plane, XGroup, plane_of};
-use crate::simd::{STRIP, prefetch};
+use crate::simd::{STRIP, prefetch_all};
 use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
@@ -102,7 +102,8 @@ impl<'a> Blocks<'a> {
     pub fn prefetch_share<F: Format>(&self, columns: &[Active], i: usize, n: usize) {
         let Blocks { bytes, m, rows } = self;
         let lines = |start: usize, n: usize| {
-            (0..n).step_by(64).for_each(|line| prefetch(bytes.as_ptr().wrapping_add(start + line)));
+            let start = bytes.as_ptr().addr() + start;
+            prefetch_all(start..start + n);
         };
         if columns.iter().all(|column| column.n == 0) {
             return;

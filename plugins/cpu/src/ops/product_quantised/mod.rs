@@ -74,10 +74,10 @@ fn one_column<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, rows:
     if p.picked.is_some() {
         NextRows::of::<F>(&next, 0..n_groups).prefetch_step(0, 1);
     }
+    // Of a whole matrix, the rows of the next piece follow.
+    let end = p.picked.map_or(p.w.ne[1], <[usize]>::len);
     while first + ROWS <= rows.end {
         let these = next;
-        // Of a whole matrix, those of the next piece follow.
-        let end = p.picked.map_or(p.w.ne[1], <[usize]>::len);
         let ahead = (first + ROWS < end).then(|| {
             next = p.row_set(first + ROWS, ROWS.min(end - first - ROWS));
             NextRows::of::<F>(&next, 0..n_groups)
