@@ -226,8 +226,8 @@ fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
         let expected = product(&Plugin::open("scalar").unwrap(), dtype, &w, &x, 1, false);
         for isa in Isa::available() {
             let plugin = Plugin::open(isa.name()).unwrap();
-            let few = [(13, 2), (8, 1), (1, 2)];
-            let all = [(N, 1), (N, 3), (4, 2), (3, 2), (1, 1), (1, 3)].into_iter().filter(|_| m < 1024);
+            let few = [(N, 3), (13, 2), (8, 1), (1, 2)];
+            let all = [(N, 1), (4, 2), (3, 2), (1, 1), (1, 3)].into_iter().filter(|_| m < 1024);
             for (columns, n_threads) in few.into_iter().chain(all) {
                 let of = |x| {
                     let kind = (dtype, Role::MatrixOfZeros, K);
@@ -280,6 +280,8 @@ fn picked_rows_have_the_bits_of_all_rows() {
                 (1, 2, Pick::NotBelow(0.2)),
                 (1, 3, Pick::NotBelow(-1.0)),
                 (2, 2, Pick::Above(0.9)),
+                (4, 1, Pick::Above(0.8)),
+                (7, 2, Pick::Above(0.5)),
                 (N, 2, Pick::Above(0.95)),
                 (N, 1, Pick::Above(1.0)),
             ] {

@@ -4,9 +4,11 @@
 //! multiplies all of them where they are most: so bits are those of `mul_mat`. Quantised rows are read where they are, for each
 //! column alone if it has few; others are put side by side in working memory first.
 
+mod parts;
+
 use super::check::{self, Answer, ensure};
 use super::output::Tile;
-use super::pick::{self, Kept, Pick};
+use super::pick::{self, Pick};
 use super::product_floats::Words;
 use super::worker::{Rank, Taken};
 use super::{Args, Column, Output, Worker, mul_mat, prepare, product};
@@ -15,14 +17,13 @@ use crate::scratch::{Arena, Scratch};
 use crate::simd::{Isa, prefetch_all};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
+use parts::{Parts, Picked, Way};
 use std::ops::Range;
 
 /// Rows of a unit: of a tenth of them, few places of the last panel are empty.
 const UNIT: usize = 1024;
 /// Rows of floats that are put side by side at a time: they stay in the second cache.
 const GATHERED: usize = 4 * ROWS;
-/// Columns that are multiplied with a quantised row in the time in which it is unpacked, about.
-const UNPACKING: usize = 5;
 /// Rows from one that is read to the one that is prefetched.
 const AHEAD: usize = 6;
 
@@ -55,119 +56,95 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
 
     let product =
         product::Product { w: weights, at: [0, 0], picked: None, quantised, packed, columns: &columns };
+    let picked = Picked { scores, pick: Pick::of(a) };
+    let is_quantised = quant::is_supported(weights.dtype);
+    let find = |parts: &mut Parts, y: Option<&Tile<'_>>| {
+        let rows = y.map_or(0..0, |y| y.dims()[0].clone());
+        parts.find(&picked, rows, columns.len(), is_quantised);
+    };
     let unit = (weights.ne[1] / (w.rank.n * 4)).next_multiple_of(2 * ROWS).clamp(2 * ROWS, UNIT);
-    let mut kept = Kept::default();
-    for mut y in out.take_tiles([unit, x.ne[1], 1, 1], 0) {
-        let picked = Picked { scores, pick: Pick::of(a), first: 0 };
-        let n = y.dims()[0].len();
-        let too_many = too_many_of(n);
-        picked.rows_of(&y, 0..columns.len(), too_many, &mut kept);
-        let n_kept = if kept.rows.len() < too_many { kept.rows.len() } else { n };
-        if columns.len() > 1
-            && quant::is_supported(weights.dtype)
-            && picked.count(&y) * (UNPACKING + 1) < n_kept * (UNPACKING + columns.len())
-        {
-            for j in 0..columns.len() {
-                picked.rows_of(&y, j..j + 1, usize::MAX, &mut kept);
-                let one = [Column { x: columns[j].x, y: 0 }];
-                let product = product::Product { columns: &one, ..product };
-                few_rows(w.isa, &product, &kept.rows, picked.starting_at(j), &mut y, w.scratch);
+    let mut tiles = out.take_tiles([unit, x.ne[1], 1, 1], 0);
+    // The next tile is taken before one is computed, so that its first rows are prefetched meanwhile.
+    let (mut parts, mut next_parts) = (Parts::default(), Parts::default());
+    let mut next = tiles.next();
+    find(&mut next_parts, next.as_ref());
+    while let Some(mut y) = next {
+        next = tiles.next();
+        std::mem::swap(&mut parts, &mut next_parts);
+        find(&mut next_parts, next.as_ref());
+        let then = next_parts.rows(0);
+        match parts.way {
+            Way::All => {
+                product::compute(w.isa, &product, &mut y, w.scratch);
+                clear_others(&picked, &mut y);
             }
-        } else if n_kept < n {
-            few_rows(w.isa, &product, &kept.rows, picked, &mut y, w.scratch);
-        } else {
-            product::compute(w.isa, &product, &mut y, w.scratch);
-            picked.clear_others(&mut y);
+            Way::Together => {
+                let rows = [parts.rows(0), then];
+                few_rows(w.isa, &product, 0..columns.len(), rows, &picked, &mut y, w.scratch);
+            }
+            Way::Alone => {
+                for j in 0..columns.len() {
+                    let then = if j + 1 < columns.len() { parts.rows(j + 1) } else { then };
+                    few_rows(w.isa, &product, j..j + 1, [parts.rows(j), then], &picked, &mut y, w.scratch);
+                }
+            }
         }
     }
     w.scratch.columns = columns;
     (w.scratch.x, w.scratch.packed) = (own, own_packed);
 }
 
-/// How many of `n` rows take as long alone as all of them in place.
-fn too_many_of(n: usize) -> usize {
-    (n * 7).div_ceil(10)
-}
-
-/// Scores and their rule.
-#[derive(Clone, Copy)]
-struct Picked<'a> {
-    scores: &'a Tensor,
-    pick: Pick,
-    /// The first column of the scores that counts, and of the result.
-    first: usize,
-}
-
-impl Picked<'_> {
-    /// The rows of a tile that pass in any of these columns; if they are `too_many`, perhaps not all of them.
-    fn rows_of(self, y: &Tile<'_>, columns: Range<usize>, too_many: usize, kept: &mut Kept) {
-        let [rows, ..] = y.dims();
-        kept.find(rows.clone(), columns, too_many, |column, marks| {
-            self.pick.mark(&self.scores.row([column, 0, 0])[rows.clone()], marks);
-        });
-    }
-
-    /// The columns from `first` on.
-    fn starting_at(self, first: usize) -> Self {
-        Picked { first, ..self }
-    }
-
-    /// How many elements of a tile pass.
-    fn count(self, y: &Tile<'_>) -> usize {
-        let [rows, columns, ..] = y.dims();
-        let of_column = |j: usize| {
-            let scores = &self.scores.row([j, 0, 0])[rows.clone()];
-            scores.iter().map(|score| u32::from(self.pick.passes(*score))).sum::<u32>() as usize
-        };
-        columns.map(of_column).sum()
-    }
-
-    /// Zeros where scores do not pass.
-    fn clear_others(self, y: &mut Tile<'_>) {
-        let [rows, columns, ..] = y.dims();
-        for j in columns {
-            let scores = &self.scores.row([j, 0, 0])[rows.clone()];
-            for (y, score) in y.row([j, 0, 0]).iter_mut().zip(scores) {
-                *y = if self.pick.passes(*score) { *y } else { 0.0 };
-            }
+/// Zeros where scores do not pass.
+fn clear_others(picked: &Picked<'_>, y: &mut Tile<'_>) {
+    let [rows, columns, ..] = y.dims();
+    for j in columns {
+        for (y, score) in y.row([j, 0, 0]).iter_mut().zip(picked.of(j, rows.clone())) {
+            *y = if picked.pick.passes(*score) { *y } else { 0.0 };
         }
     }
 }
 
-/// Computes what passes in these rows of a tile; all else becomes zeros.
+/// Computes what passes in these rows of some columns of a tile, all or one; all else of these columns becomes zeros. The
+/// second rows are the next ones.
 fn few_rows(
     isa: Isa,
     p: &product::Product<'_>,
-    rows: &[usize],
-    picked: Picked<'_>,
+    columns: Range<usize>,
+    [rows, then]: [&[usize]; 2],
+    picked: &Picked<'_>,
     y: &mut Tile<'_>,
     scratch: &mut Scratch,
 ) {
-    let n_columns = p.columns.len();
-    p.columns.iter().for_each(|column| y.row([picked.first + column.y, 0, 0]).fill(0.0));
+    let Some(first) = p.columns.get(columns.start) else { return };
+    columns.clone().for_each(|j| y.row([j, 0, 0]).fill(0.0));
+    let one = [Column { y: 0, ..*first }];
+    let p = &product::Product { columns: if columns.len() == 1 { &one } else { p.columns }, ..*p };
     let [mut room, mut sums] = std::mem::take(&mut scratch.gathered);
     let is_quantised = quant::is_supported(p.w.dtype);
     let at_once = if is_quantised { UNIT } else { GATHERED };
     for (i, some) in rows.chunks(at_once).enumerate() {
         let n = some.len().next_multiple_of(ROWS);
-        let sums = sums.take::<f32>(n * n_columns);
+        let sums = sums.take::<f32>(n * columns.len());
+        let next = rows.get((i + 1) * at_once..).filter(|next| !next.is_empty()).unwrap_or(then);
         if is_quantised {
-            // The last one stands in for those up to a whole panel.
-            let padded = room.take::<usize>(n);
-            padded.fill(some[some.len() - 1]);
+            // The last one stands in for those up to a whole panel; the next ones are prefetched alone.
+            let next = &next[..next.len().min(ROWS)];
+            let padded = room.take::<usize>(n + next.len());
+            padded[..n].fill(some[some.len() - 1]);
             padded[..some.len()].copy_from_slice(some);
+            padded[n..].copy_from_slice(next);
             multiply(isa, &product::Product { picked: Some(padded), ..*p }, n, sums, scratch);
         } else {
-            let next = rows.get((i + 1) * GATHERED..).unwrap_or(&[]);
             let w = gather(p.w, some, next, &mut room);
             multiply(isa, &product::Product { w: &w, ..*p }, n, sums, scratch);
         }
-        for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n)) {
-            let [in_y, ..] = y.dims();
-            let at = [picked.first + column.y, 0, 0];
-            let (y, scores) = (y.row(at), picked.scores.row(at));
-            for (&row, sum) in some.iter().zip(sums) {
-                y[row - in_y.start] = if picked.pick.passes(scores[row]) { *sum } else { 0.0 };
+        let [in_y, ..] = y.dims();
+        for (j, sums) in columns.clone().zip(sums.chunks_exact(n)) {
+            let (y, scores) = (y.row([j, 0, 0]), picked.of(j, in_y.clone()));
+            for (row, sum) in some.iter().map(|row| row - in_y.start).zip(sums) {
+                // Without a branch: which rows pass in a column follows no pattern.
+                let mask = u32::from(picked.pick.passes(scores[row])).wrapping_neg();
+                y[row] = f32::from_bits(sum.to_bits() & mask);
             }
         }
     }

@@ -123,6 +123,7 @@ impl Factors<'_> {
 
     /// The rows, of `n`, whose factor is not 0 in any of these columns.
     fn used(&self, n: usize, columns: Range<usize>, used: &mut Kept) {
+        used.rows.clear();
         used.find(0..n, columns, usize::MAX, |column, marks| {
             let h = &self.h.row([column, 0, 0])[..n];
             match self.scores {

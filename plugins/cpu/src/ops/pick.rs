@@ -2,6 +2,7 @@
 
 use super::Args;
 use super::check::{self, Answer, ensure};
+use crate::simd::lowest_bits;
 use llmrt_plugin::abi::op::PickParams;
 use llmrt_plugin::{NodeView, Reason};
 use std::ops::Range;
@@ -38,6 +39,22 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     ensure(p.strict < 2 && !p.threshold.is_nan(), Reason::Param)
 }
 
+/// Marks that are looked at together.
+const MARKS: usize = 64;
+
+/// A bit for each mark.
+fn bits(marks: &[u8]) -> u64 {
+    let (eights, rest) = marks.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    eights
+        .iter()
+        .chain([&last])
+        .take(MARKS / 8)
+        .enumerate()
+        .fold(0, |bits, (i, marks)| bits | u64::from(lowest_bits(u64::from_le_bytes(*marks))) << (8 * i))
+}
+
 /// Rows that are kept, of a stretch, and room to find them.
 #[derive(Default)]
 pub struct Kept {
@@ -47,8 +64,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The rows of a stretch that any column keeps, or its first ones if these are `enough` already. `mark` sets the marks of
-    /// what a column keeps.
+    /// Adds the rows of a stretch that any column keeps, or those of its first ones if these are `enough` already. `mark` sets
+    /// the marks of what a column keeps.
     #[inline(always)]
     pub fn find(
         &mut self,
@@ -66,13 +83,38 @@ impl Kept {
                 break;
             }
         }
-        // Without a branch for each row, since which rows are kept follows no pattern.
-        self.rows.resize(rows.len(), 0);
-        let mut n = 0;
-        for (row, mark) in rows.zip(&self.marks) {
-            self.rows[n] = row;
-            n += usize::from(*mark);
+        // Kept rows alone cost a step each: which they are follows no pattern.
+        for (start, marks) in rows.step_by(MARKS).zip(self.marks.chunks(MARKS)) {
+            let mut left = bits(marks);
+            while left != 0 {
+                self.rows.push(start + left.trailing_zeros() as usize);
+                left &= left - 1;
+            }
         }
-        self.rows.truncate(n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_those_that_any_column_keeps_in_order_after_what_was_found_before() {
+        for n in [0, 1, 7, 8, 63, 64, 65, 200] {
+            let keeps = |column: usize, row: usize| (row * 7 + column * 13) % 11 < 2 || row == n - 1;
+            let mut kept = Kept { rows: vec![3], ..Kept::default() };
+            kept.find(100..100 + n, 2..4, usize::MAX, |column, marks| {
+                marks.iter_mut().enumerate().for_each(|(row, mark)| *mark |= u8::from(keeps(column, row)));
+            });
+            let expected = (0..n).filter(|&row| keeps(2, row) || keeps(3, row)).map(|row| 100 + row);
+            assert_eq!(kept.rows, [3].into_iter().chain(expected).collect::<Vec<_>>(), "{n} rows");
+        }
+    }
+
+    #[test]
+    fn rows_end_early_where_few_columns_keep_enough() {
+        let mut kept = Kept::default();
+        kept.find(0..64, 0..16, 4, |column, marks| marks[column] = 1);
+        assert_eq!(kept.rows, (0..8).collect::<Vec<_>>());
     }
 }

@@ -158,12 +158,9 @@ impl Numbers for Q4_0 {
 
     #[inline(always)]
     fn load<S: Simd>(s: S, bytes: &[u8]) -> [S::F; 2] {
-        let (mask, offset) = (s.splat_i(15), s.splat_i(8));
         let d = s.splat_f16(u16::from_le_bytes([bytes[0], bytes[1]]));
         let q = s.load_i8(&bytes[2..].as_chunks::<16>().0[0]);
-        // Plus 0, as other formats have it: of a negative d, 0 stays positive.
-        let number = |q| s.fma(s.float(s.sub_i(s.and(q, mask), offset)), d, s.zero());
-        [number(q), number(s.shr(q, 4))]
+        [s.scaled_nibbles(q, d), s.scaled_nibbles(s.shr(q, 4), d)]
     }
 }
 

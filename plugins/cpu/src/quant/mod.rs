@@ -2,6 +2,7 @@
 //! between formats; [`panel`] multiplies them, [`decode`] makes f32 rows of them.
 
 pub mod activations;
+mod by_columns;
 pub mod decode;
 pub mod panel;
 pub mod plain;
@@ -26,6 +27,7 @@ mod words;
 pub mod encode;
 
 pub use activations::XGroup;
+pub use by_columns::{ByColumns, PANELS, RowsOf, turn};
 pub use iq4::{Iq4Nl, Iq4Xs};
 pub use mxfp4::Mxfp4;
 pub use panel::{Group, Multiply, Panel, ROWS};
@@ -38,7 +40,7 @@ pub use q5::{Q5_0, Q5_1};
 pub use q5_k::Q5K;
 pub use q6_k::Q6K;
 pub use q8_0::Q8_0;
-pub use rows::{Anywhere, ByColumns, RowByRow, Rows, RowsOf, SideBySide};
+pub use rows::{Anywhere, RowByRow, Rows, SideBySide};
 pub use words::{WordGroup, XWords};
 
 use crate::simd::Simd;

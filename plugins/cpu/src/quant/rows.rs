@@ -1,8 +1,8 @@
-//! A block of each of 16 rows in any layout: rows as in the file, next to each other or anywhere, side by side as `seal` leaves
-//! panels, or by columns.
+//! A block of each of 16 rows: as in the file, next to each other or anywhere, or side by side as `seal` leaves panels. Those
+//! by columns are in [`super::by_columns`].
 
-use super::{Format, Plane, ROWS, plane_of};
-use crate::simd::{RowSet, STRIP, Simd, array};
+use super::ROWS;
+use crate::simd::{RowSet, Simd, array};
 
 /// What formats read of a block of each of 16 rows. `at` is a byte of the block where a unit begins.
 pub trait Rows: Copy {
@@ -96,97 +96,5 @@ impl Rows for SideBySide<'_> {
     #[inline(always)]
     fn byte<S: Simd>(self, s: S, at: usize) -> S::I {
         s.and(s.load_i8(self.bytes(ROWS * at)), s.splat_i(0xff))
-    }
-}
-
-/// A block of all `m` rows of a matrix by columns, or some after it, too: what begins at byte `at` of a row's block begins at byte m · `at`. Of bytes
-/// of elements, rows are in strips: see `sealed/columns.rs`.
-#[derive(Clone, Copy)]
-pub struct ByColumns<'a> {
-    /// The block.
-    pub block: &'a [u8],
-    /// Rows of the matrix.
-    pub m: usize,
-}
-
-impl<'a> ByColumns<'a> {
-    /// Puts the 16 rows from `first` on, of this format, side by side.
-    #[inline(always)]
-    pub fn side_by_side<S: Simd, F: Format>(self, s: S, first: usize, out: &mut [u8]) {
-        let rows = RowsOf { columns: self, first };
-        let mut at = 0;
-        for &(size, n) in F::UNITS {
-            for _ in 0..n {
-                let to = &mut out[ROWS * at..][..ROWS * size];
-                match (to.first_chunk_mut(), plane_of(F::PLANES, at)) {
-                    (Some(to), Some(plane)) => s.store_b(self.elements(s, plane, at, first), to),
-                    (Some(to), None) => s.store_b(rows.four(s, at), to),
-                    (None, _) => to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size]),
-                }
-                at += size;
-            }
-        }
-    }
-
-    /// Four bytes of elements, of each of 16 rows.
-    #[inline(always)]
-    fn elements<S: Simd>(&self, s: S, plane: Plane, at: usize, first: usize) -> S::I {
-        let (strip, k, n) = (first / STRIP, first % STRIP / ROWS, plane.in_byte());
-        let (offset, from, mask) = (strip / n, (strip % n) as u32 * plane.bits, s.splat_i(plane.mask()));
-        let mut all = s.splat_i(0);
-        for place in 0..n {
-            let offset = offset + place * (self.m / n / STRIP);
-            let bytes = s.zip_strip(array(|i| self.strip((at + i) * (self.m / STRIP) + offset)), k);
-            all = s.or(all, s.shl(s.and(s.shr(bytes, from), mask), place as u32 * plane.bits));
-        }
-        all
-    }
-
-    /// Strip `i` of all bytes of the block, in order.
-    #[inline(always)]
-    pub fn strip(&self, i: usize) -> &'a [u8; STRIP] {
-        &self.block.as_chunks().0[i]
-    }
-
-    /// A unit of `size` bytes of each of 16 rows.
-    #[inline(always)]
-    fn unit<const N: usize>(&self, at: usize, size: usize, first: usize) -> &[u8; N] {
-        let found = self.block[at * self.m + size * first..].first_chunk();
-        found.unwrap_or(&[0; N]) // the matrix has 16 rows from `first` on
-    }
-}
-
-/// The 16 rows from `first` on of a block by columns, of which no byte of elements is read.
-#[derive(Clone, Copy)]
-pub struct RowsOf<'a> {
-    /// The block.
-    pub columns: ByColumns<'a>,
-    /// The first row.
-    pub first: usize,
-}
-
-impl RowsOf<'_> {
-    /// A unit of four bytes of each row.
-    #[inline(always)]
-    fn four<S: Simd>(self, s: S, at: usize) -> S::I {
-        s.load_b(self.columns.unit(at, 4, self.first))
-    }
-}
-
-impl Rows for RowsOf<'_> {
-    #[inline(always)]
-    fn words<S: Simd>(self, s: S, at: usize) -> [S::I; 4] {
-        // Without closures: one that is not inlined would lack the instruction set.
-        [self.four(s, at), self.four(s, at + 4), self.four(s, at + 8), self.four(s, at + 12)]
-    }
-
-    #[inline(always)]
-    fn f16<S: Simd>(self, s: S, at: usize) -> S::F {
-        s.load_f16(self.columns.unit(at, 2, self.first))
-    }
-
-    #[inline(always)]
-    fn byte<S: Simd>(self, s: S, at: usize) -> S::I {
-        s.and(s.load_i8(self.columns.unit(at, 1, self.first)), s.splat_i(0xff))
     }
 }

@@ -123,6 +123,14 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
     }
 
     #[inline(always)]
+    fn scaled_nibbles(self, v: __m512i, d: __m512) -> __m512 {
+        const NUMBERS: [f32; 16] = [-8., -7., -6., -5., -4., -3., -2., -1., 0., 1., 2., 3., 4., 5., 6., 7.];
+        let products = self.fma(self.load(&NUMBERS), d, self.zero());
+        // SAFETY: the features are proven by `self`; of an index the low four bits count.
+        unsafe { _mm512_permutexvar_ps(v, products) }
+    }
+
+    #[inline(always)]
     fn dot2_bf16(self, a: __m512i, b: __m512i, acc: __m512) -> __m512 {
         if !BF16 {
             return super::dot2_bf16_by_halves(self, a, b, acc);

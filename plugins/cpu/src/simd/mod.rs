@@ -37,6 +37,12 @@ pub use scalar::{Scalar, f16_to_f32, f32_to_bf16, f32_to_f16};
 /// Lanes of a vector.
 pub const LANES: usize = 16;
 
+/// The lowest bit of each byte, that of the first byte lowest.
+#[inline(always)]
+pub(crate) fn lowest_bits(bytes: u64) -> u8 {
+    ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
+}
+
 /// `[f(0), f(1), …]`: as the standard library's, but certain to be inlined into a kernel.
 #[inline(always)]
 pub(crate) fn array<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
@@ -150,6 +156,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn shl(self, a: Self::I, n: u32) -> Self::I;
     /// a >> n in 32-bit lanes, zeros coming in.
     fn shr(self, a: Self::I, n: u32) -> Self::I;
+    /// (q - 8) · d for the low four bits q of each lane; 0 is positive.
+    #[inline(always)]
+    fn scaled_nibbles(self, v: Self::I, d: Self::F) -> Self::F {
+        let q = self.sub_i(self.and(v, self.splat_i(15)), self.splat_i(8));
+        self.fma(self.float(q), d, self.zero())
+    }
     /// A run of dot products that `acc` is to get. It is as long as the sums of its pairs fit 16 bits:
     /// Σ 2 · max u · max |i| < 2¹⁵.
     fn begin(self, acc: Self::I) -> Self::Run;

@@ -1,7 +1,7 @@
 //! Which elements of blocks by columns are read: those that activations multiply with other numbers than zero.
 
 use crate::quant::{ByColumns, Format, GROUP, MAX_GROUPS, Panel, Plane, XGroup, plane_of};
-use crate::simd::{STRIP, prefetch_all};
+use crate::simd::{STRIP, lowest_bits, prefetch_all};
 use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
@@ -148,9 +148,9 @@ pub fn non_zeros(x: &XGroup) -> u32 {
     let mut bits = 0;
     for (i, q) in x.q.as_flattened().as_chunks::<8>().0.iter().enumerate() {
         let q = u64::from_le_bytes(*q);
-        // The highest bit of each byte that is not zero, then these eight next to each other.
+        // The highest bit of each byte that is not zero.
         let highest = (((q & !HIGHEST) + !HIGHEST) | q) & HIGHEST;
-        bits |= ((highest >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * i)) as u32;
+        bits |= u32::from(lowest_bits(highest >> 7)) << (8 * i);
     }
     bits
 }

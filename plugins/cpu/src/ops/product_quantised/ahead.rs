@@ -27,24 +27,27 @@ impl<X: Copy, const C: usize> Prefetcher for NextColumns<'_, X, C> {
 pub struct NextRows {
     /// Where the groups of each row begin.
     starts: [*const u8; ROWS],
-    lines: usize,
+    /// Bytes of a block, which are prefetched at each step.
+    each: usize,
 }
 
 impl NextRows {
     /// Groups of these rows.
     #[inline(always)]
-    pub fn of<F: Format>(rows: &RowSet<'_>, groups: Range<usize>) -> NextRows {
+    pub fn of<F: Format>(rows: &RowSet<'_>, groups: &Range<usize>) -> NextRows {
         let [start, n_bytes] = [groups.start, groups.len()].map(|groups| groups / F::GROUPS * F::BLOCK_BYTES);
-        NextRows { starts: rows.pointers(start, n_bytes), lines: n_bytes.div_ceil(64) }
+        NextRows { starts: rows.pointers(start, n_bytes), each: F::BLOCK_BYTES }
     }
+}
 
-    /// The share of block `b` of `n`.
+impl Prefetcher for &NextRows {
     #[inline(always)]
-    pub fn prefetch_step(&self, b: usize, n: usize) {
-        let total = self.lines * ROWS;
-        for i in total * b / n..total * (b + 1) / n {
-            let (row, line) = (i % ROWS, i / ROWS);
-            prefetch(self.starts[row].wrapping_add(line * 64));
+    fn prefetch_step(self, i: usize) {
+        // The lines that begin in a block, of all rows: most short blocks have none.
+        for line in (i * self.each).div_ceil(64)..((i + 1) * self.each).div_ceil(64) {
+            for start in self.starts {
+                prefetch(start.wrapping_add(line * 64));
+            }
         }
     }
 }

@@ -5,15 +5,13 @@
 use super::active::{self, Active, Blocks, Quad};
 use crate::ops::output::Tile;
 use crate::ops::product::{FEW_BY_ELEMENTS as FEW, Product};
-use crate::quant::{ByColumns, Format, GROUP, Panel, ROWS, RowsOf, XGroup};
+use crate::quant::{ByColumns, Format, GROUP, PANELS, Panel, ROWS, RowsOf, XGroup};
 use crate::scratch::Scratch;
 use crate::simd::{LANES, STRIP, Simd, array};
 use std::ops::Range;
 
 /// Sums of a panel.
 type Sums = [f32; LANES];
-/// Panels of a strip.
-const PANELS: usize = STRIP / ROWS;
 
 /// Whether the columns are few, and have enough zeros: each is multiplied alone, where many share what is unpacked.
 pub fn is_worth(p: &Product<'_>) -> bool {

@@ -5,9 +5,9 @@ use super::columns::in_sixes;
 use super::form::{Columns, Form};
 use crate::ops::output::Tile;
 use crate::ops::product::{NextPanels, Product, write_out};
-use crate::quant::{Anywhere, ByColumns, Format, Multiply, ROWS, SideBySide};
+use crate::quant::{Anywhere, ByColumns, Format, Multiply, ROWS, SideBySide, turn};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{LANES, Simd, array};
+use crate::simd::{LANES, Prefetcher, Simd, array};
 use std::ops::Range;
 
 /// Rows in any layout, `P` panels at a time, times columns whose next groups stay in the second cache while the rows pass.
@@ -22,11 +22,13 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
     let (n_groups, n_columns) = (p.w.ne[0] / crate::quant::GROUP, p.columns.len());
     let chunk = M::UNPACKED / P;
     let panels = scratch.panel.take::<M::Group>(M::UNPACKED);
+    let mut turn = p.w.columns.is_some().then(|| Turn::new::<M::Format>(chunk, &mut scratch.rows));
     let sums = scratch.sums.take::<[f32; LANES]>(rows.len().div_ceil(P * ROWS) * P * n_columns);
     sums.fill([0.0; LANES]);
     for start in (0..n_groups).step_by(chunk) {
         let groups = start..(start + chunk).min(n_groups);
         let x = M::columns(s, p, &groups, &mut scratch.activations);
+        turn.iter_mut().for_each(|turn| turn.rows = 0..0);
         for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
             // Panels past the last row keep their contents; their sums are not read.
             for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
@@ -36,7 +38,10 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
                     false => (rows.clone(), groups.end..(groups.end + chunk).min(n_groups)),
                 };
                 let panel = &mut panel[..groups.len()];
-                unpack::<S, M>(s, p, first..first + n_rows, groups.clone(), panel, &mut scratch.rows, next);
+                match &mut turn {
+                    Some(turn) => turn.unpack::<S, M>(s, p, first, &groups, panel),
+                    None => unpack::<S, M>(s, p, first..first + n_rows, groups.clone(), panel, next),
+                }
             }
             let panels = array(|i| &panels[i * chunk..][..groups.len()]);
             let bytes = |groups: usize| groups / M::Format::GROUPS * ROWS * M::Format::BLOCK_BYTES;
@@ -55,30 +60,62 @@ fn unpack<S: Simd, M: Form>(
     rows: Range<usize>,
     groups: Range<usize>,
     out: &mut [M::Group],
-    room: &mut Arena,
     next: (Range<usize>, Range<usize>),
 ) {
     let (block, each) = (M::Format::BLOCK_BYTES, M::Format::GROUPS);
-    let panel = p.w.panel([rows.start, p.at[0], p.at[1]]);
-    if panel.is_some() || p.w.columns.is_some() {
-        let m = p.w.ne[1];
-        let copy = room.take::<u8>(ROWS * block);
+    if let Some(panel) = p.w.panel([rows.start, p.at[0], p.at[1]]) {
         for (b, out) in (groups.start / each..).zip(out.chunks_exact_mut(each)) {
-            if panel.is_none() {
-                let block = &p.w.bytes()[b * block * m..][..block * m];
-                ByColumns { block, m }.side_by_side::<S, M::Format>(s, rows.start, copy);
-            }
-            let panel = panel.map_or(&*copy, |panel| &panel[b * ROWS * block..][..ROWS * block]);
-            M::unpack(s, SideBySide(panel), out);
+            M::unpack(s, SideBySide(&panel[b * ROWS * block..][..ROWS * block]), out);
         }
         return;
     }
     let these = p.row_set(rows.start, rows.len());
-    let ahead = NextRows::of::<M::Format>(&p.row_set(next.0.start, next.0.len().min(ROWS)), next.1);
-    let n_blocks = out.len() / each;
+    let ahead = NextRows::of::<M::Format>(&p.row_set(next.0.start, next.0.len().min(ROWS)), &next.1);
     for (b, out) in out.chunks_exact_mut(each).enumerate() {
-        ahead.prefetch_step(b, n_blocks);
+        ahead.prefetch_step(b);
         M::unpack(s, Anywhere { rows: &these, at: (groups.start / each + b) * block }, out);
+    }
+}
+
+/// Rows of a matrix by columns that share bytes, side by side.
+struct Turn<'a> {
+    /// Groups of each panel's rows, one panel after the other.
+    panels: &'a mut [u8],
+    /// Which rows they are.
+    rows: Range<usize>,
+}
+
+impl<'a> Turn<'a> {
+    /// None yet; with room for so many groups.
+    fn new<F: Format>(groups: usize, room: &'a mut Arena) -> Turn<'a> {
+        Turn { panels: room.take(groups / F::GROUPS * F::BLOCK_BYTES * turn::<F>()), rows: 0..0 }
+    }
+
+    /// Unpacks groups of 16 rows. Nothing is prefetched: strips are far apart, so that it takes longer than to wait for them.
+    #[inline(always)]
+    fn unpack<S: Simd, M: Form>(
+        &mut self,
+        s: S,
+        p: &Product<'_>,
+        first: usize,
+        groups: &Range<usize>,
+        out: &mut [M::Group],
+    ) {
+        let (block, each, n_rows) = (M::Format::BLOCK_BYTES, M::Format::GROUPS, turn::<M::Format>());
+        let (m, stride) = (p.w.ne[1], self.panels.len() / n_rows * ROWS);
+        if !self.rows.contains(&first) {
+            let start = first / n_rows * n_rows;
+            self.rows = start..start + n_rows;
+            let blocks = p.w.bytes()[groups.start / each * block * m..].chunks_exact(block * m);
+            for (b, block) in blocks.take(groups.len() / each).enumerate() {
+                let panels = &mut self.panels[b * ROWS * M::Format::BLOCK_BYTES..];
+                ByColumns { block, m }.side_by_side::<S, M::Format>(s, start, panels, stride);
+            }
+        }
+        let panel = &self.panels[(first - self.rows.start) / ROWS * stride..][..stride];
+        for (block, out) in panel.chunks_exact(ROWS * block).zip(out.chunks_exact_mut(each)) {
+            M::unpack(s, SideBySide(block), out);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::output::Tile;
 use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
 use crate::quant::{Anywhere, Format, MAX_GROUPS, Multiply, Panel, ROWS, SideBySide, XGroup};
 use crate::scratch::Scratch;
-use crate::simd::{Simd, Stream, array, dispatch_also};
+use crate::simd::{Prefetcher, Simd, Stream, array, dispatch_also};
 use ahead::NextRows;
 use form::{Bytes, Words};
 use many::many_columns;
@@ -36,9 +36,15 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
     if p.w.columns.is_some() && by_elements::is_worth(p) {
         return by_elements::few_columns::<S, F>(s, p, y, &rows, scratch);
     }
+    let is_as_in_file = p.w.panels.is_none() && p.w.columns.is_none();
     rows.start = match p.columns.len() {
         0 => rows.start,
-        1 if S::TILED && p.w.panels.is_none() => one_column::<S, F>(s, p, y, &rows),
+        1 if S::TILED && is_as_in_file => few_columns_of_rows::<S, F, 1>(s, p, y, &rows),
+        2 if S::TILED && is_as_in_file => few_columns_of_rows::<S, F, 2>(s, p, y, &rows),
+        3..=4 if S::WIDE && is_as_in_file => few_columns_of_rows::<S, F, 4>(s, p, y, &rows),
+        5..=MAX_FEW_COLUMNS if S::WIDE && is_as_in_file => {
+            few_columns_of_rows::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows)
+        }
         1 if S::TILED => few_columns::<S, F, 1>(s, p, y, &rows),
         2 if S::TILED => few_columns::<S, F, 2>(s, p, y, &rows),
         3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, y, &rows),
@@ -59,11 +65,16 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
     }
 }
 
-/// Rows as in the file times one column, 16 at a time, block by block; the first row that is left.
+/// Rows as in the file times at most `C` columns, 16 at a time, block by block; the first row that is left.
 #[inline(always)]
-fn one_column<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, rows: &Range<usize>) -> usize {
+fn few_columns_of_rows<S: Simd, F: Format, const C: usize>(
+    s: S,
+    p: &Product<'_>,
+    y: &mut Tile<'_>,
+    rows: &Range<usize>,
+) -> usize {
     let n_groups = p.w.ne[0] / crate::quant::GROUP;
-    let x = &p.quantised[p.columns[0].x * n_groups..][..n_groups];
+    let x = columns_of::<C>(p, n_groups);
     let mut groups = [F::Group::ZERO; MAX_GROUPS];
     let groups = &mut groups[..F::GROUPS];
     let mut first = rows.start;
@@ -72,7 +83,8 @@ fn one_column<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, rows:
     }
     let mut next = p.row_set(first, ROWS);
     if p.picked.is_some() {
-        NextRows::of::<F>(&next, 0..n_groups).prefetch_step(0, 1);
+        let ahead = NextRows::of::<F>(&next, &(0..n_groups));
+        (0..n_groups / F::GROUPS).for_each(|i| ahead.prefetch_step(i));
     }
     // Of a whole matrix, the rows of the next piece follow.
     let end = p.picked.map_or(p.w.ne[1], <[usize]>::len);
@@ -80,21 +92,43 @@ fn one_column<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, rows:
         let these = next;
         let ahead = (first + ROWS < end).then(|| {
             next = p.row_set(first + ROWS, ROWS.min(end - first - ROWS));
-            NextRows::of::<F>(&next, 0..n_groups)
+            NextRows::of::<F>(&next, &(0..n_groups))
         });
-        let mut sums = [[s.zero()]];
-        for (i, x) in x.chunks_exact(F::GROUPS).enumerate() {
+        let mut sums = [[s.zero(); C]];
+        for i in 0..n_groups / F::GROUPS {
             if let Some(ahead) = &ahead {
-                ahead.prefetch_step(i, n_groups / F::GROUPS);
+                ahead.prefetch_step(i);
             }
             F::unpack(s, Anywhere { rows: &these, at: i * F::BLOCK_BYTES }, groups);
-            sums = F::Group::add_products::<S, 1, 1>(s, [groups], [x], (), sums);
+            let x = array(|c: usize| &x[c][i * F::GROUPS..][..F::GROUPS]);
+            sums = F::Group::add_products::<S, 1, C>(s, [groups], x, (), sums);
         }
-        let y = y.part(y.unravel(p.columns[0].y), first..first + ROWS);
-        y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sums[0][0], y));
+        store_panel(s, p, y, first, sums[0]);
         first += ROWS;
     }
     first
+}
+
+/// Groups of at most `C` columns; the last one stands in for others.
+#[inline(always)]
+fn columns_of<'a, const C: usize>(p: &Product<'a>, n_groups: usize) -> [&'a [XGroup]; C] {
+    let last = p.columns.len() - 1;
+    array(|c| &p.quantised[p.columns[c.min(last)].x * n_groups..][..n_groups])
+}
+
+/// Stores the sums of 16 rows, column by column.
+#[inline(always)]
+fn store_panel<S: Simd, const C: usize>(
+    s: S,
+    p: &Product<'_>,
+    y: &mut Tile<'_>,
+    first: usize,
+    sums: [S::F; C],
+) {
+    for (column, sum) in p.columns.iter().zip(sums) {
+        let y = y.part(y.unravel(column.y), first..first + ROWS);
+        y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
+    }
 }
 
 /// Sealed panels times at most `C` columns, block by block as memory brings them; the first row that is left.
@@ -106,8 +140,7 @@ fn few_columns<S: Simd, F: Format, const C: usize>(
     rows: &Range<usize>,
 ) -> usize {
     let n_groups = p.w.ne[0] / crate::quant::GROUP;
-    let last = p.columns.len() - 1;
-    let x: [&[XGroup]; C] = array(|c| &p.quantised[p.columns[c.min(last)].x * n_groups..][..n_groups]);
+    let x = columns_of::<C>(p, n_groups);
     let mut groups = [F::Group::ZERO; MAX_GROUPS];
     let groups = &mut groups[..F::GROUPS];
     let mut first = rows.start;
@@ -121,10 +154,7 @@ fn few_columns<S: Simd, F: Format, const C: usize>(
             let x = array(|c: usize| &x[c][i * F::GROUPS..][..F::GROUPS]);
             sums = F::Group::add_products::<S, 1, C>(s, [groups], x, ahead, sums);
         }
-        for (column, sum) in p.columns.iter().zip(sums[0]) {
-            let y = y.part(y.unravel(column.y), first..first + ROWS);
-            y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
-        }
+        store_panel(s, p, y, first, sums[0]);
         first += ROWS;
     }
     first
