@@ -39,7 +39,11 @@ impl NextRows {
         let [start, n_bytes] = [groups.start, groups.len()].map(|groups| groups / F::GROUPS * F::BLOCK_BYTES);
         let n_lines = n_bytes.div_ceil(64) * ROWS;
         // As many at each step: memory answers more slowly to all rows at once.
-        NextRows { starts: rows.pointers(start, n_bytes), n_lines, each: (F::BLOCK_BYTES * ROWS).div_ceil(64) }
+        NextRows {
+            starts: rows.pointers(start, n_bytes),
+            n_lines,
+            each: (F::BLOCK_BYTES * ROWS).div_ceil(64),
+        }
     }
 }
 

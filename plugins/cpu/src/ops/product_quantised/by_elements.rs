@@ -46,6 +46,19 @@ pub fn few_columns<S: Simd, F: Format>(
     }
 }
 
+/// Bytes of blocks that are prefetched while those before them are multiplied: half of a small first cache.
+const AHEAD: usize = 16 << 10;
+
+/// How many blocks of some rows are multiplied together: as many as stay in the first cache.
+#[inline(always)]
+fn blocks_at_once<F: Format>(p: &Product<'_>, n_rows: usize) -> usize {
+    let n_groups = p.w.ne[0] / GROUP;
+    let groups = p.columns.iter().flat_map(|column| &p.quantised[column.x * n_groups..][..n_groups]);
+    let active: usize = groups.map(|x| active::non_zeros(x).count_ones() as usize).sum();
+    let n_bytes = n_rows * F::BLOCK_BYTES * active.min(n_groups * GROUP) / (n_groups * GROUP);
+    (AHEAD / n_bytes.max(1)).clamp(1, active::at_once::<F>())
+}
+
 /// Some blocks after others, and of each the strips that share bytes in turn, while a share of the next blocks is prefetched.
 #[inline(always)]
 fn in_turns<S: Simd, F: Format, const STRIPS: usize>(
@@ -60,7 +73,7 @@ fn in_turns<S: Simd, F: Format, const STRIPS: usize>(
     let sums = scratch.sums.take::<Sums>(n_panels * n_columns);
     sums.fill([0.0; LANES]);
     // Blocks that are multiplied together, and their groups.
-    let n_blocks = active::at_once::<F>();
+    let n_blocks = blocks_at_once::<F>(p, rows.len());
     let n = n_blocks * F::GROUPS;
     let scales = scratch.rows.take::<F::Group>(STRIPS * PANELS * n);
     let (mut now, mut next) = scratch.panel.take::<Active>(2 * FEW).split_at_mut(FEW);
@@ -83,7 +96,7 @@ fn in_turns<S: Simd, F: Format, const STRIPS: usize>(
             .filter(|_| now[..n_columns].iter().any(|active| active.n > 0));
         for turn in 0..n_turns {
             if let Some(blocks) = &next_blocks {
-                blocks.prefetch_share::<F>(&next[..n_columns], turn, n_turns);
+                blocks.prefetch_share::<F>(&next[..n_columns], n, turn, n_turns);
             }
             let Some(blocks) = &blocks else { continue };
             let first = rows.start + turn * STRIPS * STRIP;
@@ -128,7 +141,7 @@ fn add_turn<S: Simd, F: Format, const STRIPS: usize>(
     scales: &[F::Group],
     sums: &mut [Sums],
 ) {
-    let n = active::at_once::<F>() * F::GROUPS;
+    let n = scales.len() / (STRIPS * PANELS);
     let mut all = [[[[s.zero()]]; PANELS]; STRIPS];
     for (strip, sums) in sums.chunks_exact(PANELS).enumerate() {
         for panel in 0..PANELS {
