@@ -49,13 +49,15 @@ pub fn few_columns<S: Simd, F: Format>(
 /// Bytes of blocks that are prefetched while those before them are multiplied: half of a small first cache.
 const AHEAD: usize = 16 << 10;
 
-/// How many blocks of some rows are multiplied together: as many as stay in the first cache.
+/// How many blocks of some rows are multiplied together: of one column, as many as stay in the first cache; of several, which
+/// are bound by instructions, the most.
 #[inline(always)]
 fn blocks_at_once<F: Format>(p: &Product<'_>, n_rows: usize) -> usize {
+    let [column] = p.columns else { return active::at_once::<F>() };
     let n_groups = p.w.ne[0] / GROUP;
-    let groups = p.columns.iter().flat_map(|column| &p.quantised[column.x * n_groups..][..n_groups]);
-    let active: usize = groups.map(|x| active::non_zeros(x).count_ones() as usize).sum();
-    let n_bytes = n_rows * F::BLOCK_BYTES * active.min(n_groups * GROUP) / (n_groups * GROUP);
+    let groups = &p.quantised[column.x * n_groups..][..n_groups];
+    let active: usize = groups.iter().map(|x| active::non_zeros(x).count_ones() as usize).sum();
+    let n_bytes = n_rows * F::BLOCK_BYTES * active / (n_groups * GROUP);
     (AHEAD / n_bytes.max(1)).clamp(1, active::at_once::<F>())
 }
 
