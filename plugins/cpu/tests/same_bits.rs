@@ -280,8 +280,9 @@ fn picked_rows_have_the_bits_of_all_rows() {
                 (1, 2, Pick::NotBelow(0.2)),
                 (1, 3, Pick::NotBelow(-1.0)),
                 (2, 2, Pick::Above(0.9)),
-                (4, 1, Pick::Above(0.8)),
-                (7, 2, Pick::Above(0.5)),
+                (4, 1, Pick::Above(0.6)),
+                (7, 2, Pick::Above(0.7)),
+                (7, 1, Pick::Above(0.68)),
                 (N, 2, Pick::Above(0.95)),
                 (N, 1, Pick::Above(1.0)),
             ] {

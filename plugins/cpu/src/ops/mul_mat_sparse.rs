@@ -58,20 +58,16 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
         product::Product { w: weights, at: [0, 0], picked: None, quantised, packed, columns: &columns };
     let picked = Picked { scores, pick: Pick::of(a) };
     let is_quantised = quant::is_supported(weights.dtype);
-    let find = |parts: &mut Parts, y: Option<&Tile<'_>>| {
-        let rows = y.map_or(0..0, |y| y.dims()[0].clone());
-        parts.find(&picked, rows, columns.len(), is_quantised);
-    };
     let unit = (weights.ne[1] / (w.rank.n * 4)).next_multiple_of(2 * ROWS).clamp(2 * ROWS, UNIT);
-    let mut tiles = out.take_tiles([unit, x.ne[1], 1, 1], 0);
-    // The next tile is taken before one is computed, so that its first rows are prefetched meanwhile.
+    // The rows of the next tile are found before one is computed, so that the first ones are prefetched meanwhile.
     let (mut parts, mut next_parts) = (Parts::default(), Parts::default());
-    let mut next = tiles.next();
-    find(&mut next_parts, next.as_ref());
-    while let Some(mut y) = next {
-        next = tiles.next();
+    for (mut y, next) in out.take_tiles_ahead([unit, x.ne[1], 1, 1], 0) {
         std::mem::swap(&mut parts, &mut next_parts);
-        find(&mut next_parts, next.as_ref());
+        let [of_y, ..] = y.dims();
+        let of_next = next.map_or(0..0, |[rows, ..]| rows);
+        for (parts, rows) in [(&mut parts, of_y), (&mut next_parts, of_next)] {
+            parts.find(&picked, rows, columns.len(), is_quantised);
+        }
         let then = next_parts.rows(0);
         match parts.way {
             Way::All => {

@@ -55,10 +55,10 @@ fn bits(marks: &[u8]) -> u64 {
         .fold(0, |bits, (i, marks)| bits | u64::from(lowest_bits(u64::from_le_bytes(*marks))) << (8 * i))
 }
 
-/// Rows that are kept, of a stretch, and room to find them.
+/// Rows that are kept, of one stretch or several, and room to find them.
 #[derive(Default)]
 pub struct Kept {
-    /// In order.
+    /// In order of the stretches; cleared before others are found.
     pub rows: Vec<usize>,
     marks: Vec<u8>,
 }
@@ -83,7 +83,7 @@ impl Kept {
                 break;
             }
         }
-        // Kept rows alone cost a step each: which they are follows no pattern.
+        // A step for each row that is kept, not a branch for each row: which are kept follows no pattern.
         for (start, marks) in rows.step_by(MARKS).zip(self.marks.chunks(MARKS)) {
             let mut left = bits(marks);
             while left != 0 {

@@ -16,6 +16,11 @@ impl Taken {
         *self.0.get_mut() = 0;
     }
 
+    /// How many are.
+    pub fn n(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Takes one: how many were before.
     pub fn take(&self) -> usize {
         self.0.fetch_add(1, Ordering::Relaxed)

@@ -23,10 +23,11 @@ pub struct ByColumns<'a> {
 }
 
 impl<'a> ByColumns<'a> {
-    /// Puts the rows of the [`turn`] from row `first` on side by side, of this format: 16 in each panel of `out`, panels
-    /// `stride` bytes apart.
+    /// Puts `rows` of a [`turn`], in this format, side by side: 16 in each panel of `out`, which has room for those of the whole
+    /// turn, `stride` bytes apart. Others of their strips may be put there, too.
     #[inline(always)]
-    pub fn side_by_side<S: Simd, F: Format>(self, s: S, first: usize, out: &mut [u8], stride: usize) {
+    pub fn side_by_side<S: Simd, F: Format>(self, s: S, rows: &Range<usize>, out: &mut [u8], stride: usize) {
+        let first = rows.start / turn::<F>() * turn::<F>();
         let mut at = 0;
         for &(size, n) in F::UNITS {
             for _ in 0..n {
@@ -38,12 +39,12 @@ impl<'a> ByColumns<'a> {
                         }
                     }
                     Some(plane) => {
-                        let rows = first..first + turn::<F>();
+                        let places = [at, first, first + turn::<F>()];
                         match plane.in_byte() {
-                            1 => self.elements::<S, 1>(s, plane, at, rows, out, stride),
-                            2 => self.elements::<S, 2>(s, plane, at, rows, out, stride),
-                            4 => self.elements::<S, 4>(s, plane, at, rows, out, stride),
-                            _ => self.elements::<S, 8>(s, plane, at, rows, out, stride),
+                            1 => self.elements::<S, 1>(s, plane, places, rows, out, stride),
+                            2 => self.elements::<S, 2>(s, plane, places, rows, out, stride),
+                            4 => self.elements::<S, 4>(s, plane, places, rows, out, stride),
+                            _ => self.elements::<S, 8>(s, plane, places, rows, out, stride),
                         }
                     }
                 }
@@ -52,19 +53,23 @@ impl<'a> ByColumns<'a> {
         }
     }
 
-    /// The same of four bytes of elements, each of `N` elements.
+    /// The same of four bytes of elements from byte `at` on, each of `N` elements, of a turn.
     #[inline(always)]
     fn elements<S: Simd, const N: usize>(
         &self,
         s: S,
         plane: Plane,
-        at: usize,
-        rows: Range<usize>,
+        [at, start, end]: [usize; 3],
+        rows: &Range<usize>,
         out: &mut [u8],
         stride: usize,
     ) {
         let mask = s.splat_i(plane.mask());
-        for (i, first) in rows.step_by(N * STRIP).enumerate() {
+        let is_needed = |first: usize, n: usize| first < rows.end && rows.start < first + n;
+        for (i, first) in (start..end).step_by(N * STRIP).enumerate() {
+            if !is_needed(first, N * STRIP) {
+                continue;
+            }
             let mut places = [[s.splat_i(0); PANELS]; N];
             for (place, panels) in places.iter_mut().enumerate() {
                 let offset = first / N / STRIP + place * (self.m / N / STRIP);
@@ -74,6 +79,9 @@ impl<'a> ByColumns<'a> {
                 (*c, *d) = (s.zip_strip(strips, 2), s.zip_strip(strips, 3));
             }
             for strip in 0..N {
+                if !is_needed(first + strip * STRIP, STRIP) {
+                    continue;
+                }
                 for panel in 0..PANELS {
                     let mut all = s.splat_i(0);
                     for (place, panels) in places.iter().enumerate() {

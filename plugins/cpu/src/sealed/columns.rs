@@ -9,7 +9,7 @@
 //! the next bits, and so on, each byte with n strips, the first in the lowest bits.
 
 use super::units;
-use crate::quant::{Format, Plane, ROWS, plane_of, with_format};
+use crate::quant::{Format, Plane, ROWS, plane_of, turn, with_format};
 use crate::simd::{Isa, STRIP, Simd, dispatch, in_strip};
 use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 
@@ -36,7 +36,7 @@ pub struct Columns {
     n_rows: usize,
     planes: &'static [Plane],
     /// Rows that are put side by side at a time.
-    turn: usize,
+    at_once: usize,
 }
 
 impl Columns {
@@ -49,7 +49,7 @@ impl Columns {
 
     /// Those of `m` rows of `k` elements.
     fn of_matrix(dtype: DType, k: usize, m: usize) -> Option<Columns> {
-        let (planes, each) = with_format!(dtype, F => (F::PLANES, STRIP * F::STRIPS), else (&[][..], ROWS));
+        let (planes, each) = with_format!(dtype, F => (F::PLANES, turn::<F>()), else (&[][..], ROWS));
         let block_bytes: usize = units(dtype)?.iter().map(|(size, n)| size * n).sum();
         let row_bytes = k / dtype.block_elems() * dtype.block_bytes();
         let is_whole = k.is_multiple_of(dtype.block_elems()) && row_bytes.is_multiple_of(block_bytes);
@@ -62,7 +62,7 @@ impl Columns {
             row_bytes,
             n_rows: m,
             planes,
-            turn: each.max(2 * STRIP),
+            at_once: each.max(2 * STRIP),
         })
     }
 
@@ -75,9 +75,9 @@ impl Columns {
     pub fn seal(&self, isa: Isa, bytes: &mut [u8]) {
         let all = bytes.to_vec();
         // Of some rows byte after byte those of elements.
-        let mut by_bytes = vec![0; if self.planes.is_empty() { 0 } else { self.row_bytes * self.turn }];
-        for first in (0..self.n_rows).step_by(self.turn) {
-            let n = self.turn.min(self.n_rows - first);
+        let mut by_bytes = vec![0; if self.planes.is_empty() { 0 } else { self.row_bytes * self.at_once }];
+        for first in (0..self.n_rows).step_by(self.at_once) {
+            let n = self.at_once.min(self.n_rows - first);
             let rows = &all[first * self.row_bytes..][..n * self.row_bytes];
             if !by_bytes.is_empty() {
                 transpose(isa, rows, self.row_bytes, &mut by_bytes);

@@ -176,3 +176,30 @@ fn dot_products_of_the_largest_and_smallest_bytes_are_exact_everywhere() {
         }
     }
 }
+
+dispatch! {
+    fn nibbles(v: &[u8; LANES], d: f32, y: &mut [f32; LANES]) = nibbles_with;
+}
+
+#[inline(always)]
+fn nibbles_with<S: Simd>(s: S, v: &[u8; LANES], d: f32, y: &mut [f32; LANES]) {
+    s.store(s.scaled_nibbles(s.load_i8(v), s.splat(d)), y);
+}
+
+#[test]
+fn numbers_of_four_bits_times_a_scale_have_the_same_bits_everywhere() {
+    // Bits above the low four do not count.
+    for v in [0, 0xf0].map(|high| std::array::from_fn(|i| i as u8 | high)) {
+        for d in [1.5, -0.25, 0.0, -0.0, f32::INFINITY, f32::NAN] {
+            for isa in Isa::available() {
+                let mut y = [0.0; LANES];
+                nibbles(isa, &v, d, &mut y);
+                for (i, y) in y.into_iter().enumerate() {
+                    let expected = (i as f32 - 8.0).mul_add(d, 0.0);
+                    let is_same = y.to_bits() == expected.to_bits() || y.is_nan() && expected.is_nan();
+                    assert!(is_same, "{i} times {d} is {y} on {}", isa.name());
+                }
+            }
+        }
+    }
+}

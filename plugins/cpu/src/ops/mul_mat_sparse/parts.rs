@@ -50,14 +50,20 @@ pub enum Way {
 pub struct Parts {
     /// How.
     pub way: Way,
+    /// Of which rows.
+    of: Range<usize>,
     kept: Kept,
     /// Where the rows of each part end.
     ends: Vec<usize>,
 }
 
 impl Parts {
-    /// Those of these rows.
+    /// Finds which of these rows are multiplied, and how, unless that was found last.
     pub fn find(&mut self, picked: &Picked<'_>, rows: Range<usize>, n_columns: usize, is_quantised: bool) {
+        if self.of == rows {
+            return;
+        }
+        self.of = rows.clone();
         let (n, too_many) = (rows.len(), too_many_of(rows.len()));
         self.ends.clear();
         self.kept.rows.clear();

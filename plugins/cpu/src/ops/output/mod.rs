@@ -99,6 +99,22 @@ impl<'a> Output<'a> {
         std::iter::from_fn(move || self.take(grid.len()).map(|i| grid.tile(i)))
     }
 
+    /// The same, each with the ranges of the tile of this member's share that is next, if there is one; another member may
+    /// take it before.
+    pub fn take_tiles_ahead(
+        self,
+        size: [usize; 4],
+        fastest: usize,
+    ) -> impl Iterator<Item = (Tile<'a>, Option<[Range<usize>; 4]>)> {
+        let grid = Grid::new(self.y, size, fastest);
+        let share = self.rank.share(grid.len());
+        std::iter::from_fn(move || {
+            let tile = grid.tile(self.take(grid.len())?);
+            let next = share.start + self.rank.counter(self.taken).n();
+            Some((tile, share.contains(&next).then(|| grid.ranges(next))))
+        })
+    }
+
     /// Rows in any order: each has an owner, or, if they are long, each member has its share of the blocks of every row.
     pub fn scattered(self) -> Scattered<'a> {
         const LONG: usize = 8192;

@@ -82,12 +82,17 @@ impl Grid {
 
     /// Tile `i`, which is made once.
     pub(super) fn tile<'a>(&self, i: usize) -> Tile<'a> {
+        Tile::new(self.y, self.ranges(i))
+    }
+
+    /// The ranges of tile `i`.
+    pub(super) fn ranges(&self, i: usize) -> [Range<usize>; 4] {
         let (mut place, mut rest) = ([0; 4], i / self.n[self.fastest]);
         place[self.fastest] = i % self.n[self.fastest];
         for d in (0..4).filter(|d| *d != self.fastest) {
             (place[d], rest) = (rest % self.n[d], rest / self.n[d]);
         }
         let range = |d: usize| place[d] * self.size[d]..((place[d] + 1) * self.size[d]).min(self.y.ne[d]);
-        Tile::new(self.y, std::array::from_fn(range))
+        std::array::from_fn(range)
     }
 }

@@ -10,7 +10,7 @@ pub use next_panels::NextPanels;
 use super::output::Tile;
 use super::worker::share;
 use super::{Output, product_floats, product_quantised};
-use crate::quant::{Format, ROWS, XGroup, with_format};
+use crate::quant::{ROWS, XGroup, turn, with_format};
 use crate::scratch::Scratch;
 use crate::simd::{Isa, LANES, RowSet, STRIP, Simd, array};
 use crate::tensor::Tensor;
@@ -31,7 +31,8 @@ pub struct Product<'a> {
     pub w: &'a Tensor,
     /// Dims 2 and 3 of the matrix.
     pub at: [usize; 2],
-    /// The rows of the matrix that are multiplied, of quantised weights; `None`: all.
+    /// The rows of the matrix that are multiplied, of quantised weights; `None`: all. Those past the rows of the result are only
+    /// prefetched.
     pub picked: Option<&'a [usize]>,
     /// All rows of the activations quantised, for quantised weights.
     pub quantised: &'a [XGroup],
@@ -54,7 +55,7 @@ impl<'a> Product<'a> {
     }
 }
 
-/// Columns up to which quantised panels are multiplied as memory brings them, one at a time.
+/// Columns up to which 16 quantised rows are multiplied as memory brings them, with all columns in registers.
 pub const MAX_FEW_COLUMNS: usize = 8;
 
 /// Columns up to which matrices by columns are multiplied element by element, without the zeros of each column, if there are
@@ -86,13 +87,23 @@ impl Pieces {
     /// rows as threads leave.
     pub fn of(w: &Tensor, n_threads: usize, n_columns: usize) -> Pieces {
         let (n_rows, n_matrices) = (w.ne[1], w.ne[2] * w.ne[3]);
+        let turn = with_format!(w.dtype, F => turn::<F>(), else STRIP);
         if w.columns.is_none() || n_columns > FEW_BY_ELEMENTS {
-            return Pieces::new(n_threads, n_rows, n_matrices, n_columns);
+            let pieces = Pieces::new(n_threads, n_rows, n_matrices, n_columns);
+            // Rows that share bytes are put side by side together, if that leaves some pieces for each thread.
+            let is_for_turns = w.columns.is_some() && n_rows >= 4 * n_threads * turn;
+            return if is_for_turns { pieces.of_whole(turn) } else { pieces };
         }
-        let unit = with_format!(w.dtype, F => STRIP * F::STRIPS, else STRIP).max(2 * STRIP);
+        let unit = turn.max(2 * STRIP);
         let per_thread = n_rows.div_ceil(MAX_BY_COLUMNS * n_threads);
         let rows = n_rows.div_ceil(n_threads * per_thread.max(1)).next_multiple_of(unit).min(MAX_BY_COLUMNS);
         Pieces { n_rows, rows, per_matrix: n_rows.div_ceil(rows), n: n_rows.div_ceil(rows) }
+    }
+
+    /// Pieces of one matrix with whole turns of rows.
+    fn of_whole(self, turn: usize) -> Pieces {
+        let rows = self.rows.next_multiple_of(turn);
+        Pieces { rows, per_matrix: self.n_rows.div_ceil(rows), n: self.n_rows.div_ceil(rows), ..self }
     }
 
     /// Rows of a piece, the last one's of a matrix perhaps fewer.

@@ -39,17 +39,13 @@ impl NextRows {
         let [start, n_bytes] = [groups.start, groups.len()].map(|groups| groups / F::GROUPS * F::BLOCK_BYTES);
         let n_lines = n_bytes.div_ceil(64) * ROWS;
         // As many at each step: memory answers more slowly to all rows at once.
-        NextRows {
-            starts: rows.pointers(start, n_bytes),
-            n_lines,
-            each: (F::BLOCK_BYTES * ROWS).div_ceil(64),
-        }
+        let each = n_lines.div_ceil((groups.len() / F::GROUPS).max(1));
+        NextRows { starts: rows.pointers(start, n_bytes), n_lines, each }
     }
-}
 
-impl Prefetcher for &NextRows {
+    /// Prefetches what goes with step `i`.
     #[inline(always)]
-    fn prefetch_step(self, i: usize) {
+    pub fn prefetch_step(&self, i: usize) {
         for i in i * self.each..((i + 1) * self.each).min(self.n_lines) {
             let (row, line) = (i % ROWS, i / ROWS);
             prefetch(self.starts[row].wrapping_add(line * 64));

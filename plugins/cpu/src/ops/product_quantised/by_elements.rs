@@ -47,18 +47,21 @@ pub fn few_columns<S: Simd, F: Format>(
 }
 
 /// Bytes of blocks that are prefetched while those before them are multiplied: half of a small first cache.
-const AHEAD: usize = 16 << 10;
+const BYTES_AT_ONCE: usize = 16 << 10;
 
 /// How many blocks of some rows are multiplied together: of one column, as many as stay in the first cache; of several, which
 /// are bound by instructions, the most.
 #[inline(always)]
 fn blocks_at_once<F: Format>(p: &Product<'_>, n_rows: usize) -> usize {
     let [column] = p.columns else { return active::at_once::<F>() };
+    if active::at_once::<F>() == 1 {
+        return 1;
+    }
     let n_groups = p.w.ne[0] / GROUP;
     let groups = &p.quantised[column.x * n_groups..][..n_groups];
     let active: usize = groups.iter().map(|x| active::non_zeros(x).count_ones() as usize).sum();
     let n_bytes = n_rows * F::BLOCK_BYTES * active / (n_groups * GROUP);
-    (AHEAD / n_bytes.max(1)).clamp(1, active::at_once::<F>())
+    (BYTES_AT_ONCE / n_bytes.max(1)).clamp(1, active::at_once::<F>())
 }
 
 /// Some blocks after others, and of each the strips that share bytes in turn, while a share of the next blocks is prefetched.

@@ -7,7 +7,7 @@ use crate::ops::output::Tile;
 use crate::ops::product::{NextPanels, Product, write_out};
 use crate::quant::{Anywhere, ByColumns, Format, Multiply, ROWS, SideBySide, turn};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{LANES, Prefetcher, Simd, array};
+use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
 
 /// Rows in any layout, `P` panels at a time, times columns whose next groups stay in the second cache while the rows pass.
@@ -22,13 +22,13 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
     let (n_groups, n_columns) = (p.w.ne[0] / crate::quant::GROUP, p.columns.len());
     let chunk = M::UNPACKED / P;
     let panels = scratch.panel.take::<M::Group>(M::UNPACKED);
-    let mut turn = p.w.columns.is_some().then(|| Turn::new::<M::Format>(chunk, &mut scratch.rows));
+    let mut held = p.w.columns.is_some().then(|| Turn::new::<M::Format>(chunk, &mut scratch.rows));
     let sums = scratch.sums.take::<[f32; LANES]>(rows.len().div_ceil(P * ROWS) * P * n_columns);
     sums.fill([0.0; LANES]);
     for start in (0..n_groups).step_by(chunk) {
         let groups = start..(start + chunk).min(n_groups);
         let x = M::columns(s, p, &groups, &mut scratch.activations);
-        turn.iter_mut().for_each(|turn| turn.rows = 0..0);
+        held.iter_mut().for_each(|held| held.rows = 0..0);
         for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
             // Panels past the last row keep their contents; their sums are not read.
             for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
@@ -38,8 +38,8 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
                     false => (rows.clone(), groups.end..(groups.end + chunk).min(n_groups)),
                 };
                 let panel = &mut panel[..groups.len()];
-                match &mut turn {
-                    Some(turn) => turn.unpack::<S, M>(s, p, first, &groups, panel),
+                match &mut held {
+                    Some(held) => held.unpack::<S, M>(s, p, rows, first, &groups, panel),
                     None => unpack::<S, M>(s, p, first..first + n_rows, groups.clone(), panel, next),
                 }
             }
@@ -91,28 +91,29 @@ impl<'a> Turn<'a> {
         Turn { panels: room.take(groups / F::GROUPS * F::BLOCK_BYTES * turn::<F>()), rows: 0..0 }
     }
 
-    /// Unpacks groups of 16 rows. Nothing is prefetched: strips are far apart, so that it takes longer than to wait for them.
+    /// Unpacks groups of 16 of `rows`. Nothing is prefetched: strips are far apart, so that it takes longer than to wait for them.
     #[inline(always)]
     fn unpack<S: Simd, M: Form>(
         &mut self,
         s: S,
         p: &Product<'_>,
+        rows: &Range<usize>,
         first: usize,
         groups: &Range<usize>,
         out: &mut [M::Group],
     ) {
         let (block, each, n_rows) = (M::Format::BLOCK_BYTES, M::Format::GROUPS, turn::<M::Format>());
         let (m, stride) = (p.w.ne[1], self.panels.len() / n_rows * ROWS);
+        let start = first / n_rows * n_rows;
         if !self.rows.contains(&first) {
-            let start = first / n_rows * n_rows;
-            self.rows = start..start + n_rows;
+            self.rows = start.max(rows.start)..(start + n_rows).min(rows.end);
             let blocks = p.w.bytes()[groups.start / each * block * m..].chunks_exact(block * m);
             for (b, block) in blocks.take(groups.len() / each).enumerate() {
                 let panels = &mut self.panels[b * ROWS * M::Format::BLOCK_BYTES..];
-                ByColumns { block, m }.side_by_side::<S, M::Format>(s, start, panels, stride);
+                ByColumns { block, m }.side_by_side::<S, M::Format>(s, &self.rows, panels, stride);
             }
         }
-        let panel = &self.panels[(first - self.rows.start) / ROWS * stride..][..stride];
+        let panel = &self.panels[(first - start) / ROWS * stride..][..stride];
         for (block, out) in panel.chunks_exact(ROWS * block).zip(out.chunks_exact_mut(each)) {
             M::unpack(s, SideBySide(block), out);
         }

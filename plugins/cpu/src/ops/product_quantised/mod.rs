@@ -11,7 +11,7 @@ use super::output::Tile;
 use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
 use crate::quant::{Anywhere, Format, MAX_GROUPS, Multiply, Panel, ROWS, SideBySide, XGroup};
 use crate::scratch::Scratch;
-use crate::simd::{Prefetcher, Simd, Stream, array, dispatch_also};
+use crate::simd::{Simd, Stream, array, dispatch_also};
 use ahead::NextRows;
 use form::{Bytes, Words};
 use many::many_columns;
@@ -39,16 +39,16 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
     let is_as_in_file = p.w.panels.is_none() && p.w.columns.is_none();
     rows.start = match p.columns.len() {
         0 => rows.start,
-        1 if S::TILED && is_as_in_file => few_columns_of_rows::<S, F, 1>(s, p, y, &rows),
-        2 if S::TILED && is_as_in_file => few_columns_of_rows::<S, F, 2>(s, p, y, &rows),
-        3..=4 if S::WIDE && is_as_in_file => few_columns_of_rows::<S, F, 4>(s, p, y, &rows),
+        1 if S::TILED && is_as_in_file => rows_times_few::<S, F, 1>(s, p, y, &rows),
+        2 if S::TILED && is_as_in_file => rows_times_few::<S, F, 2>(s, p, y, &rows),
+        3..=4 if S::WIDE && is_as_in_file => rows_times_few::<S, F, 4>(s, p, y, &rows),
         5..=MAX_FEW_COLUMNS if S::WIDE && is_as_in_file => {
-            few_columns_of_rows::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows)
+            rows_times_few::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows)
         }
-        1 if S::TILED => few_columns::<S, F, 1>(s, p, y, &rows),
-        2 if S::TILED => few_columns::<S, F, 2>(s, p, y, &rows),
-        3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, y, &rows),
-        5..=MAX_FEW_COLUMNS if S::WIDE => few_columns::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows),
+        1 if S::TILED => panels_times_few::<S, F, 1>(s, p, y, &rows),
+        2 if S::TILED => panels_times_few::<S, F, 2>(s, p, y, &rows),
+        3..=4 if S::WIDE => panels_times_few::<S, F, 4>(s, p, y, &rows),
+        5..=MAX_FEW_COLUMNS if S::WIDE => panels_times_few::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows),
         _ => rows.start,
     };
     if !rows.is_empty() {
@@ -67,7 +67,7 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
 
 /// Rows as in the file times at most `C` columns, 16 at a time, block by block; the first row that is left.
 #[inline(always)]
-fn few_columns_of_rows<S: Simd, F: Format, const C: usize>(
+fn rows_times_few<S: Simd, F: Format, const C: usize>(
     s: S,
     p: &Product<'_>,
     y: &mut Tile<'_>,
@@ -133,7 +133,7 @@ fn store_panel<S: Simd, const C: usize>(
 
 /// Sealed panels times at most `C` columns, block by block as memory brings them; the first row that is left.
 #[inline(always)]
-fn few_columns<S: Simd, F: Format, const C: usize>(
+fn panels_times_few<S: Simd, F: Format, const C: usize>(
     s: S,
     p: &Product<'_>,
     y: &mut Tile<'_>,
