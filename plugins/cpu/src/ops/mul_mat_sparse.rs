@@ -95,7 +95,7 @@ fn clear_others(picked: &Picked<'_>, y: &mut Tile<'_>) {
     let [rows, columns, ..] = y.dims();
     for j in columns {
         for (y, score) in y.row([j, 0, 0]).iter_mut().zip(picked.of(j, rows.clone())) {
-            *y = if picked.pick.passes(*score) { *y } else { 0.0 };
+            *y = picked.pick.keep(*score, *y);
         }
     }
 }
@@ -138,9 +138,7 @@ fn few_rows(
         for (j, sums) in columns.clone().zip(sums.chunks_exact(n)) {
             let (y, scores) = (y.row([j, 0, 0]), picked.of(j, in_y.clone()));
             for (row, sum) in some.iter().map(|row| row - in_y.start).zip(sums) {
-                // Without a branch: which rows pass in a column follows no pattern.
-                let mask = u32::from(picked.pick.passes(scores[row])).wrapping_neg();
-                y[row] = f32::from_bits(sum.to_bits() & mask);
+                y[row] = picked.pick.keep(scores[row], *sum);
             }
         }
     }

@@ -26,6 +26,12 @@ impl Pick {
         }
     }
 
+    /// `y` if its score passes, else 0; without a branch, since which pass follows no pattern.
+    #[inline(always)]
+    pub fn keep(self, score: f32, y: f32) -> f32 {
+        f32::from_bits(y.to_bits() & u32::from(self.passes(score)).wrapping_neg())
+    }
+
     /// Sets the marks of the scores that pass.
     #[inline(always)]
     pub fn mark(self, scores: &[f32], marks: &mut [u8]) {

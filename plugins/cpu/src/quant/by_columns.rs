@@ -12,8 +12,8 @@ pub const fn turn<F: Format>() -> usize {
     STRIP * F::STRIPS
 }
 
-/// A block of all `m` rows of a matrix by columns, or some after it, too: what begins at byte `at` of a row's block begins at byte m · `at`. Of bytes
-/// of elements, rows are in strips: see `sealed/columns.rs`.
+/// A block of all `m` rows of a matrix by columns, or some after it, too: what begins at byte `at` of a row's block begins at
+/// byte m · `at`. Of bytes of elements, rows are in strips: see `sealed/columns.rs`.
 #[derive(Clone, Copy)]
 pub struct ByColumns<'a> {
     /// The block.

@@ -95,8 +95,7 @@ impl<'a> Output<'a> {
     /// Tiles as of [`Output::tiles`], taken one after the other by the member that has time; those of dim `fastest` are
     /// side by side.
     pub fn take_tiles(self, size: [usize; 4], fastest: usize) -> impl Iterator<Item = Tile<'a>> {
-        let grid = Grid::new(self.y, size, fastest);
-        std::iter::from_fn(move || self.take(grid.len()).map(|i| grid.tile(i)))
+        self.take_tiles_ahead(size, fastest).map(|(tile, _)| tile)
     }
 
     /// The same, each with the ranges of the tile of this member's share that is next, if there is one; another member may

@@ -92,18 +92,22 @@ impl Pieces {
             let pieces = Pieces::new(n_threads, n_rows, n_matrices, n_columns);
             // Rows that share bytes are put side by side together, if that leaves some pieces for each thread.
             let is_for_turns = w.columns.is_some() && n_rows >= 4 * n_threads * turn;
-            return if is_for_turns { pieces.of_whole(turn) } else { pieces };
+            return if is_for_turns {
+                Pieces::of_one(n_rows, pieces.rows.next_multiple_of(turn))
+            } else {
+                pieces
+            };
         }
         let unit = turn.max(2 * STRIP);
         let per_thread = n_rows.div_ceil(MAX_BY_COLUMNS * n_threads);
         let rows = n_rows.div_ceil(n_threads * per_thread.max(1)).next_multiple_of(unit).min(MAX_BY_COLUMNS);
-        Pieces { n_rows, rows, per_matrix: n_rows.div_ceil(rows), n: n_rows.div_ceil(rows) }
+        Pieces::of_one(n_rows, rows)
     }
 
-    /// Pieces of one matrix with whole turns of rows.
-    fn of_whole(self, turn: usize) -> Pieces {
-        let rows = self.rows.next_multiple_of(turn);
-        Pieces { rows, per_matrix: self.n_rows.div_ceil(rows), n: self.n_rows.div_ceil(rows), ..self }
+    /// One matrix of `n_rows`, `rows` at a time.
+    fn of_one(n_rows: usize, rows: usize) -> Pieces {
+        let n = n_rows.div_ceil(rows);
+        Pieces { n_rows, rows, per_matrix: n, n }
     }
 
     /// Rows of a piece, the last one's of a matrix perhaps fewer.

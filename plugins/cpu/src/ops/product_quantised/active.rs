@@ -5,7 +5,8 @@ use crate::simd::{STRIP, lowest_bits, prefetch_all};
 use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
-/// Blocks that are multiplied together at most: four of 32 elements, or one of 256, so that sums are loaded and stored once for them.
+/// Blocks that are multiplied together at most: four of 32 elements, or one of 256, so that sums are loaded and stored once
+/// for them.
 pub const fn at_once<F: Format>() -> usize {
     const { assert!(F::PLANES.len() <= 2 && F::GROUPS <= MAX_GROUPS) }
     if F::GROUPS == 1 { 4 } else { 1 }
@@ -97,9 +98,9 @@ impl<'a> Blocks<'a> {
         block + plane.column(g % F::GROUPS * GROUP + element, self.m)
     }
 
-    /// Prefetches share `i` of `n` of what these columns need of so many groups: the scales of as many rows, and so many elements of all rows.
+    /// Prefetches share `i` of `n` of what these columns need: the scales of as many rows, and so many elements of all rows.
     #[inline(always)]
-    pub fn prefetch_share<F: Format>(&self, columns: &[Active], n_groups: usize, i: usize, n: usize) {
+    pub fn prefetch_share<F: Format>(&self, columns: &[Active], i: usize, n: usize) {
         let Blocks { bytes, m, rows } = self;
         let lines = |start: usize, n: usize| {
             let start = bytes.as_ptr().addr() + start;
@@ -122,7 +123,7 @@ impl<'a> Blocks<'a> {
             }
         }
         let some = share(GROUP);
-        for g in 0..n_groups {
+        for g in 0..bytes.len() / (m * F::BLOCK_BYTES) * F::GROUPS {
             let all = columns.iter().fold(0, |all, column| all | column.elements[g]);
             let mut left = (u64::from(all) & ((1 << some.end) - (1 << some.start))) as u32;
             while left != 0 {

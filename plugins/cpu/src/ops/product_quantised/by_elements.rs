@@ -23,10 +23,14 @@ pub fn is_worth(p: &Product<'_>) -> bool {
         9..=FEW => 4,
         _ => return false,
     };
+    n_active(p) * rare <= n_columns * p.w.ne[0]
+}
+
+/// Elements of all columns that are not zero.
+fn n_active(p: &Product<'_>) -> usize {
     let n_groups = p.w.ne[0] / GROUP;
     let groups = p.columns.iter().flat_map(|column| &p.quantised[column.x * n_groups..][..n_groups]);
-    let active: usize = groups.map(|x| active::non_zeros(x).count_ones() as usize).sum();
-    active * rare <= n_columns * n_groups * GROUP
+    groups.map(|x| active::non_zeros(x).count_ones() as usize).sum()
 }
 
 /// Rows of a matrix by columns times at most [`FEW`] columns.
@@ -53,15 +57,12 @@ const BYTES_AT_ONCE: usize = 16 << 10;
 /// are bound by instructions, the most.
 #[inline(always)]
 fn blocks_at_once<F: Format>(p: &Product<'_>, n_rows: usize) -> usize {
-    let [column] = p.columns else { return active::at_once::<F>() };
-    if active::at_once::<F>() == 1 {
-        return 1;
+    let most = active::at_once::<F>();
+    if p.columns.len() > 1 || most == 1 {
+        return most;
     }
-    let n_groups = p.w.ne[0] / GROUP;
-    let groups = &p.quantised[column.x * n_groups..][..n_groups];
-    let active: usize = groups.iter().map(|x| active::non_zeros(x).count_ones() as usize).sum();
-    let n_bytes = n_rows * F::BLOCK_BYTES * active / (n_groups * GROUP);
-    (BYTES_AT_ONCE / n_bytes.max(1)).clamp(1, active::at_once::<F>())
+    let n_bytes = n_rows * F::BLOCK_BYTES * n_active(p) / p.w.ne[0];
+    (BYTES_AT_ONCE / n_bytes.max(1)).clamp(1, most)
 }
 
 /// Some blocks after others, and of each the strips that share bytes in turn, while a share of the next blocks is prefetched.
@@ -101,7 +102,7 @@ fn in_turns<S: Simd, F: Format, const STRIPS: usize>(
             .filter(|_| now[..n_columns].iter().any(|active| active.n > 0));
         for turn in 0..n_turns {
             if let Some(blocks) = &next_blocks {
-                blocks.prefetch_share::<F>(&next[..n_columns], n, turn, n_turns);
+                blocks.prefetch_share::<F>(&next[..n_columns], turn, n_turns);
             }
             let Some(blocks) = &blocks else { continue };
             let first = rows.start + turn * STRIPS * STRIP;

@@ -36,19 +36,12 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
     if p.w.columns.is_some() && by_elements::is_worth(p) {
         return by_elements::few_columns::<S, F>(s, p, y, &rows, scratch);
     }
-    let is_as_in_file = p.w.panels.is_none() && p.w.columns.is_none();
     rows.start = match p.columns.len() {
         0 => rows.start,
-        1 if S::TILED && is_as_in_file => rows_times_few::<S, F, 1>(s, p, y, &rows),
-        2 if S::TILED && is_as_in_file => rows_times_few::<S, F, 2>(s, p, y, &rows),
-        3..=4 if S::WIDE && is_as_in_file => rows_times_few::<S, F, 4>(s, p, y, &rows),
-        5..=MAX_FEW_COLUMNS if S::WIDE && is_as_in_file => {
-            rows_times_few::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows)
-        }
-        1 if S::TILED => panels_times_few::<S, F, 1>(s, p, y, &rows),
-        2 if S::TILED => panels_times_few::<S, F, 2>(s, p, y, &rows),
-        3..=4 if S::WIDE => panels_times_few::<S, F, 4>(s, p, y, &rows),
-        5..=MAX_FEW_COLUMNS if S::WIDE => panels_times_few::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows),
+        1 if S::TILED => few_columns::<S, F, 1>(s, p, y, &rows),
+        2 if S::TILED => few_columns::<S, F, 2>(s, p, y, &rows),
+        3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, y, &rows),
+        5..=MAX_FEW_COLUMNS if S::WIDE => few_columns::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows),
         _ => rows.start,
     };
     if !rows.is_empty() {
@@ -62,6 +55,21 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
                 (false, true) => many_columns::<S, Words<F>, 1>(s, p, y, &rows, scratch),
             }
         }
+    }
+}
+
+/// Rows in a layout that is read 16 at a time, times at most `C` columns; the first row that is left: of others, all.
+#[inline(always)]
+fn few_columns<S: Simd, F: Format, const C: usize>(
+    s: S,
+    p: &Product<'_>,
+    y: &mut Tile<'_>,
+    rows: &Range<usize>,
+) -> usize {
+    match (p.w.panels.is_some(), p.w.columns.is_some()) {
+        (true, _) => panels_times_few::<S, F, C>(s, p, y, rows),
+        (false, true) => rows.start,
+        (false, false) => rows_times_few::<S, F, C>(s, p, y, rows),
     }
 }
 
