@@ -16,7 +16,7 @@ struct Trial {
     /// As `--sparse`, with more flags after it.
     mode: &'static [&'static str],
     case: Case,
-    /// What the bytes that are read promise.
+    /// What the bytes that are read promise, if `off` reads all.
     promise: Option<f64>,
     aim: f64,
 }
@@ -114,24 +114,37 @@ pub fn sparse(words: &[&str]) -> Result<(), String> {
          |---|---|---|--:|--:|--:|--:|--:|---|"
     );
     for trial in trials.iter().filter(|trial| trial.name().contains(only)) {
-        let (mut off, mut on) = (Vec::new(), Vec::new());
+        let (mut off, mut dense, mut on) = (Vec::new(), Vec::new(), Vec::new());
         let path = trial.file(&llmrt, &dir)?;
+        let all = match powerinfer {
+            Some(_) => None,
+            None => trial.dense().map(|trial| trial.file(&llmrt, &dir)).transpose()?,
+        };
         for pair in 0..=pairs {
-            let run = |mode: &[&str]| {
+            let run_file = |path: &Path, mode: &[&str]| {
                 let flags = [&["--sparse"], mode].concat();
-                llmrt.run_with(trial.case, &path, n_threads, quick, &flags).map(|measure| measure.value)
+                llmrt.run_with(trial.case, path, n_threads, quick, &flags).map(|measure| measure.value)
             };
+            let run = |mode: &[&str]| run_file(&path, mode);
             let a = match &powerinfer {
                 Some(peer) => peer.run(trial.case, &path, n_threads, quick)?.value,
                 None => run(&["off"])?,
             };
             let b = run(trial.mode)?;
+            let all = all.as_deref().map(|path| run_file(path, &["off"])).transpose()?;
             if pair > 0 {
                 off.push(a);
                 on.push(b);
+                dense.extend(all);
             }
         }
-        println!("{}", line(trial, quick, &off, &on));
+        match trial.dense().filter(|_| !dense.is_empty()) {
+            None => println!("{}", line(trial, quick, &off, &on)),
+            Some(all) => {
+                println!("{}", line(&Trial { promise: None, ..*trial }, quick, &off, &on));
+                println!("{}", line(&Trial { promise: trial.promise, ..all }, quick, &dense, &on));
+            }
+        }
     }
     Ok(())
 }
@@ -144,6 +157,16 @@ impl Trial {
 
     fn has_predictors(&self) -> bool {
         self.mode == PREDICT
+    }
+
+    /// The same shape in an ordinary file, of files with predictors: with `off`, all of it is read. Of PowerInfer's files rows
+    /// of down are left out with `off`, too, where the activation is zero.
+    fn dense(&self) -> Option<Trial> {
+        self.has_predictors().then_some(Trial {
+            mode: &["predict, beside this file"],
+            promise: None,
+            ..*self
+        })
     }
 
     /// The file, which is written if it is not there.

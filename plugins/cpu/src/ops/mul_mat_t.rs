@@ -6,7 +6,6 @@
 use super::add_rows::{AT_ONCE, add_rows, step_bytes};
 use super::check::{self, Answer, ensure};
 use super::out_prod::add_scaled;
-use super::output::Tile;
 use super::pick::{self, Kept, Pick};
 use super::{Args, Output, Worker, rows};
 use crate::simd::{Isa, prefetch_all};
@@ -22,7 +21,7 @@ const BLOCK: usize = 256;
 /// Rows of w from one that is read to the one that is prefetched.
 const AHEAD: usize = 4;
 /// The same, of groups of rows that are added together.
-const GROUPS_AHEAD: usize = 2;
+const GROUPS_AHEAD: usize = 3;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let (w, h) = (check::decodable(node, 0)?.ne(), check::floats(node, 1)?.ne());
@@ -35,29 +34,26 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let weights = a.arg(0);
     let factors = Factors { h: a.arg(1), scores: a.src[2].as_ref(), pick: Pick::of(a) };
-    let piece = (weights.ne[0] / w.rank.n).next_multiple_of(BLOCK).clamp(BLOCK, PIECE);
-    let mut used = Kept::default();
-    for mut y in out.take_tiles([piece, ROWS, 1, 1], 0) {
+    let size = (weights.ne[0] / w.rank.n).next_multiple_of(BLOCK).clamp(BLOCK, PIECE);
+    let (mut used, mut used_by) = (Kept::default(), 0..0);
+    for mut y in out.take_tiles([size, ROWS, 1, 1], 0) {
         let [elems, columns, ..] = y.dims();
         columns.clone().for_each(|j| y.row([j, 0, 0]).fill(0.0));
-        factors.used(weights.ne[1], columns.clone(), &mut used);
+        if used_by != columns {
+            factors.used(weights.ne[1], columns.clone(), &mut used);
+            used_by = columns.clone();
+        }
+        let piece = Piece::new(weights, &elems);
         let n_together = match columns.len() == 1 && is_added_undecoded(weights, &elems) {
             true => used.rows.len() / AT_ONCE * AT_ONCE,
             false => 0,
         };
-        let column = columns.start;
-        add_together(
-            w.isa,
-            weights,
-            elems.clone(),
-            &used.rows,
-            n_together,
-            |k| factors.of(k, column),
-            &mut y,
-        );
+        let of_column = [columns.start, 0, 0];
+        let (h, sums) = (factors.h.row(of_column), y.row(of_column));
+        add_together(w.isa, &piece, &used.rows, n_together, h, sums);
         for (i, &k) in used.rows.iter().enumerate().skip(n_together) {
             if let Some(&next) = used.rows.get(i + AHEAD) {
-                prefetch_row(weights, next, elems.clone());
+                piece.prefetch(next);
             }
             let room = w.scratch.rows.take(elems.len());
             let row = rows::read(w.isa, weights, [k, 0, 0], elems.clone(), room);
@@ -77,34 +73,48 @@ fn is_added_undecoded(w: &Tensor, elems: &Range<usize>) -> bool {
     is_whole && w.has_dense_rows() && step_bytes(w.dtype).is_some()
 }
 
-/// Adds the first `n` of the rows that are used, times their factors, to a column of y.
-fn add_together(
-    isa: Isa,
-    w: &Tensor,
-    elems: Range<usize>,
-    used: &[usize],
-    n: usize,
-    factor: impl Fn(usize) -> f32,
-    y: &mut Tile<'_>,
-) {
-    let [_, columns, ..] = y.dims();
-    let bytes = step_bytes(w.dtype).unwrap_or(0);
-    let bytes = elems.start / rows::STEP * bytes..elems.end / rows::STEP * bytes;
-    let y = y.row([columns.start, 0, 0]);
-    for (i, rows) in used[..n].as_chunks::<AT_ONCE>().0.iter().enumerate() {
-        let next = (i + GROUPS_AHEAD) * AT_ONCE;
-        for &k in used.iter().skip(next).take(AT_ONCE) {
-            prefetch_row(w, k, elems.clone());
+/// Adds the first `n` of the rows that are used, times their elements of `h`, to `y`.
+fn add_together(isa: Isa, rows: &Piece<'_>, used: &[usize], n: usize, h: &[f32], y: &mut [f32]) {
+    let (n_steps, step) = (y.len() / rows::STEP, step_bytes(rows.w.dtype).unwrap_or(0));
+    for (i, group) in used[..n].as_chunks::<AT_ONCE>().0.iter().enumerate() {
+        let next = used.get((i + GROUPS_AHEAD) * AT_ONCE..).unwrap_or_default();
+        let (bytes, factors) = (group.map(|k| rows.of_row(k)), group.map(|k| h[k]));
+        // As many parts as rows that are prefetched: the machine keeps few requests in flight.
+        for part in 0..AT_ONCE {
+            if let Some(&k) = next.get(part) {
+                rows.prefetch(k);
+            }
+            let [start, end] = [part, part + 1].map(|part| n_steps * part / AT_ONCE);
+            let bytes = bytes.map(|bytes| &bytes[start * step..end * step]);
+            add_rows(isa, rows.w.dtype, bytes, factors, &mut y[start * rows::STEP..end * rows::STEP]);
         }
-        add_rows(isa, w.dtype, rows.map(|k| &w.row_bytes([k, 0, 0])[bytes.clone()]), rows.map(&factor), y);
     }
 }
 
-/// Prefetches elements of row `k`.
-fn prefetch_row(w: &Tensor, k: usize, elems: Range<usize>) {
-    let (block, size) = (w.dtype.block_elems(), w.dtype.block_bytes());
-    let start = w.row_bytes([k, 0, 0]).as_ptr().addr() + elems.start / block * size;
-    prefetch_all(start..start + elems.len() / block * size);
+/// The same elements of each row.
+struct Piece<'a> {
+    w: &'a Tensor,
+    /// Their bytes in a row.
+    bytes: Range<usize>,
+}
+
+impl<'a> Piece<'a> {
+    /// Whole blocks, as all pieces are.
+    fn new(w: &'a Tensor, elems: &Range<usize>) -> Piece<'a> {
+        let (block, size) = (w.dtype.block_elems(), w.dtype.block_bytes());
+        Piece { w, bytes: elems.start / block * size..elems.end / block * size }
+    }
+
+    #[inline(always)]
+    fn of_row(&self, k: usize) -> &'a [u8] {
+        &self.w.bytes()[self.w.offset_of([k, 0, 0])..][self.bytes.clone()]
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, k: usize) {
+        let bytes = self.of_row(k).as_ptr_range();
+        prefetch_all(bytes.start.addr()..bytes.end.addr());
+    }
 }
 
 /// What rows of w are multiplied with.
