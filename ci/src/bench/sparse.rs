@@ -1,5 +1,5 @@
 //! `cargo ci bench sparse`: a mode of `--sparse` beside `--sparse off`, of the same program on the same files of random weights, in
-//! turn; or beside PowerInfer's own program.
+//! turn (files with predictors: on the ordinary file of the same shape, too); or beside PowerInfer's own program.
 
 use super::cases::Case;
 use super::peer::Peer;
@@ -16,9 +16,12 @@ struct Trial {
     /// As `--sparse`, with more flags after it.
     mode: &'static [&'static str],
     case: Case,
-    /// What the bytes that are read promise, if `off` reads all.
+    /// What the bytes that are read promise.
     promise: Option<f64>,
     aim: f64,
+    /// Whether `off` runs the ordinary file of the same shape and reads all of it. Of PowerInfer's files rows of down are left out
+    /// with `off`, too, where the activation is zero.
+    is_beside_ordinary: bool,
 }
 
 /// Two fifths of the normed inputs of matrices are below this.
@@ -34,7 +37,12 @@ const fn trial(
     promise: Option<f64>,
     aim: f64,
 ) -> Trial {
-    Trial { like, mix, zeros, mode, case, promise, aim }
+    Trial { like, mix, zeros, mode, case, promise, aim, is_beside_ordinary: false }
+}
+
+/// The same, beside the ordinary file.
+const fn beside_ordinary(trial: Trial) -> Trial {
+    Trial { is_beside_ordinary: true, ..trial }
 }
 
 const SMALL: &str = "relu-llama-3.2-1b";
@@ -49,9 +57,12 @@ const TRIALS: &[Trial] = &[
     trial((SMALL, "q4_0", "0.9"), EXACT, Case::Decode, Some(1.51), 1.35),
     trial(("relu-llama-2-7b", "q4_0", "0.9"), EXACT, Case::Decode, Some(1.58), 1.4),
     trial(("bamboo-7b", "q4_0", "0.9"), EXACT, Case::Decode, Some(1.81), 1.55),
-    trial((SMALL, "q4_0", "0.9"), PREDICT, Case::Decode, Some(1.83), 1.6),
-    trial(("relu-llama-2-7b", "q4_0", "0.9"), PREDICT, Case::Decode, Some(1.99), 1.7),
-    trial(("bamboo-7b", "q4_0", "0.9"), PREDICT, Case::Decode, Some(2.51), 2.0),
+    trial((SMALL, "q4_0", "0.9"), PREDICT, Case::Decode, None, 1.6),
+    beside_ordinary(trial((SMALL, "q4_0", "0.9"), PREDICT, Case::Decode, Some(1.83), 1.6)),
+    trial(("relu-llama-2-7b", "q4_0", "0.9"), PREDICT, Case::Decode, None, 1.7),
+    beside_ordinary(trial(("relu-llama-2-7b", "q4_0", "0.9"), PREDICT, Case::Decode, Some(1.99), 1.7)),
+    trial(("bamboo-7b", "q4_0", "0.9"), PREDICT, Case::Decode, None, 2.0),
+    beside_ordinary(trial(("bamboo-7b", "q4_0", "0.9"), PREDICT, Case::Decode, Some(2.51), 2.0)),
     trial((SMALL, "q4_0", "0.67"), EXACT, Case::Decode, Some(1.33), 1.2),
     trial((SMALL, "f16", "0.9"), EXACT, Case::Decode, Some(1.55), 1.39),
     trial((SMALL, "q8_0", "0.9"), EXACT, Case::Decode, Some(1.52), 1.37),
@@ -114,44 +125,38 @@ pub fn sparse(words: &[&str]) -> Result<(), String> {
          |---|---|---|--:|--:|--:|--:|--:|---|"
     );
     for trial in trials.iter().filter(|trial| trial.name().contains(only)) {
-        let (mut off, mut dense, mut on) = (Vec::new(), Vec::new(), Vec::new());
-        let path = trial.file(&llmrt, &dir)?;
-        let all = match powerinfer {
-            Some(_) => None,
-            None => trial.dense().map(|trial| trial.file(&llmrt, &dir)).transpose()?,
-        };
+        let (mut off, mut on) = (Vec::new(), Vec::new());
+        let [path, base_path] = [trial.has_predictors(), trial.base_has_predictors()]
+            .map(|has_predictors| trial.file(has_predictors, &llmrt, &dir));
+        let (path, base_path) = (path?, base_path?);
         for pair in 0..=pairs {
-            let run_file = |path: &Path, mode: &[&str]| {
+            let run = |path: &Path, mode: &[&str]| {
                 let flags = [&["--sparse"], mode].concat();
                 llmrt.run_with(trial.case, path, n_threads, quick, &flags).map(|measure| measure.value)
             };
-            let run = |mode: &[&str]| run_file(&path, mode);
             let a = match &powerinfer {
                 Some(peer) => peer.run(trial.case, &path, n_threads, quick)?.value,
-                None => run(&["off"])?,
+                None => run(&base_path, &["off"])?,
             };
-            let b = run(trial.mode)?;
-            let all = all.as_deref().map(|path| run_file(path, &["off"])).transpose()?;
+            let b = run(&path, trial.mode)?;
             if pair > 0 {
                 off.push(a);
                 on.push(b);
-                dense.extend(all);
             }
         }
-        match trial.dense().filter(|_| !dense.is_empty()) {
-            None => println!("{}", line(trial, quick, &off, &on)),
-            Some(all) => {
-                println!("{}", line(&Trial { promise: None, ..*trial }, quick, &off, &on));
-                println!("{}", line(&Trial { promise: trial.promise, ..all }, quick, &dense, &on));
-            }
-        }
+        println!("{}", line(trial, quick, &off, &on));
     }
     Ok(())
 }
 
 impl Trial {
     fn name(&self) -> String {
-        let end = if self.has_predictors() { ".powerinfer" } else { "" };
+        self.name_of(self.has_predictors())
+    }
+
+    /// The name of a file of this shape.
+    fn name_of(&self, has_predictors: bool) -> String {
+        let end = if has_predictors { ".powerinfer" } else { "" };
         format!("{}-{}-{}{end}", self.like, self.mix, self.zeros)
     }
 
@@ -159,22 +164,17 @@ impl Trial {
         self.mode == PREDICT
     }
 
-    /// The same shape in an ordinary file, of files with predictors: with `off`, all of it is read. Of PowerInfer's files rows
-    /// of down are left out with `off`, too, where the activation is zero.
-    fn dense(&self) -> Option<Trial> {
-        self.has_predictors().then_some(Trial {
-            mode: &["predict, beside this file"],
-            promise: None,
-            ..*self
-        })
+    /// Whether the file that runs with `off` has them.
+    fn base_has_predictors(&self) -> bool {
+        self.has_predictors() && !self.is_beside_ordinary
     }
 
-    /// The file, which is written if it is not there.
-    fn file(&self, llmrt: &Llmrt, dir: &Path) -> Result<PathBuf, String> {
-        let path = dir.join(format!("{}.gguf", self.name()));
+    /// A file of this shape, which is written if it is not there.
+    fn file(&self, has_predictors: bool, llmrt: &Llmrt, dir: &Path) -> Result<PathBuf, String> {
+        let path = dir.join(format!("{}.gguf", self.name_of(has_predictors)));
         if !path.exists() {
             let pure = if self.mix == "q4_0" { &["--pure"][..] } else { &[] };
-            let predictors = if self.has_predictors() { &["--predictors"][..] } else { &[] };
+            let predictors = if has_predictors { &["--predictors"][..] } else { &[] };
             llmrt.synth(
                 self.like,
                 self.mix,
@@ -189,9 +189,10 @@ impl Trial {
 fn line(trial: &Trial, quick: bool, off: &[f64], on: &[f64]) -> String {
     let ratios: Vec<f64> = on.iter().zip(off).map(|(on, off)| on / off).collect();
     format!(
-        "| {} | {} | {} | {:.1} | {:.1} | {} | {} | {:.2}× | {} |",
+        "| {} | {}{} | {} | {:.1} | {:.1} | {} | {} | {:.2}× | {} |",
         trial.name(),
         trial.mode[0],
+        if trial.is_beside_ordinary { ", `off` of the ordinary file" } else { "" },
         trial.case.title(quick),
         table::median(off),
         table::median(on),

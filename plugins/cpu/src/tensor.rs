@@ -4,6 +4,7 @@ use crate::buffer::HostBuffer;
 use crate::quant::ROWS;
 use crate::sealed::{self, Columns, Panels};
 use llmrt_plugin::{DType, Error, Result, TensorView};
+use std::ops::Range;
 
 /// Address of a tensor's first byte, if the CPU can read it.
 pub fn address(t: &TensorView<'_>) -> Option<*mut u8> {
@@ -97,7 +98,7 @@ impl Tensor {
     }
 
     /// The bytes it spans.
-    pub fn span(&self) -> std::ops::Range<usize> {
+    pub fn span(&self) -> Range<usize> {
         self.ptr as usize..self.ptr as usize + self.len
     }
 
@@ -189,9 +190,13 @@ impl Tensor {
 
     /// Bytes of the row at these indices.
     pub fn row_bytes(&self, at: [usize; 3]) -> &[u8] {
-        let n = self.ne[0] / self.dtype.block_elems() * self.dtype.block_bytes();
-        let start = self.offset_of(at);
-        &self.bytes()[start..start + n]
+        &self.bytes()[self.offset_of(at)..][self.bytes_of(&(0..self.ne[0]))]
+    }
+
+    /// Where in a row without gaps these elements are, whole blocks.
+    pub fn bytes_of(&self, elems: &Range<usize>) -> Range<usize> {
+        let (block, size) = (self.dtype.block_elems(), self.dtype.block_bytes());
+        elems.start / block * size..elems.end / block * size
     }
 
     /// F32 row at these indices.
@@ -223,7 +228,7 @@ impl Tensor {
     ///
     /// # Safety
     /// The tensor is the node's result, and nothing else uses these bytes as long as the slice is in use.
-    pub unsafe fn part_bytes_mut<'a>(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &'a mut [u8] {
+    pub unsafe fn part_bytes_mut<'a>(&self, at: [usize; 3], part: Range<usize>) -> &'a mut [u8] {
         let start = self.offset_of(at) + part.start;
         assert!(start + part.len() <= self.len, "bytes {part:?} of row {at:?} of {:?}", self.ne);
         // SAFETY: in bounds by the assertion; the caller promises that it is the only user.
@@ -235,7 +240,7 @@ impl Tensor {
     /// # Safety
     /// The tensor is the node's result, and nothing else uses these elements as long as the slice is in use.
     #[inline(always)]
-    pub unsafe fn part_mut<'a>(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &'a mut [f32] {
+    pub unsafe fn part_mut<'a>(&self, at: [usize; 3], part: Range<usize>) -> &'a mut [f32] {
         let start = self.offset_of(at) + part.start * 4;
         assert!(
             start + part.len() * 4 <= self.len,

@@ -14,7 +14,7 @@ use super::worker::{Rank, Taken};
 use super::{Args, Column, Output, Worker, mul_mat, prepare, product};
 use crate::quant::{self, ROWS};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{Isa, prefetch_all};
+use crate::simd::{Isa, prefetch_bytes};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
 use parts::{Parts, Picked, Way};
@@ -153,8 +153,7 @@ fn gather(w: &Tensor, rows: &[usize], next: &[usize], room: &mut Arena) -> Tenso
     bytes[n * rows.len()..].fill(0);
     for (i, (row, to)) in rows.iter().zip(bytes.chunks_exact_mut(n)).enumerate() {
         if let Some(row) = rows.get(i + AHEAD).or_else(|| next.get(i + AHEAD - rows.len())) {
-            let at = w.row_bytes([*row, 0, 0]).as_ptr().addr();
-            prefetch_all(at..at + n);
+            prefetch_bytes(w.row_bytes([*row, 0, 0]));
         }
         to.copy_from_slice(w.row_bytes([*row, 0, 0]));
     }

@@ -8,7 +8,7 @@ use super::check::{self, Answer, ensure};
 use super::out_prod::add_scaled;
 use super::pick::{self, Kept, Pick};
 use super::{Args, Output, Worker, rows};
-use crate::simd::{Isa, prefetch_all};
+use crate::simd::{Isa, prefetch_bytes};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
@@ -74,19 +74,19 @@ fn is_added_undecoded(w: &Tensor, elems: &Range<usize>) -> bool {
 }
 
 /// Adds the first `n` of the rows that are used, times their elements of `h`, to `y`.
-fn add_together(isa: Isa, rows: &Piece<'_>, used: &[usize], n: usize, h: &[f32], y: &mut [f32]) {
-    let (n_steps, step) = (y.len() / rows::STEP, step_bytes(rows.w.dtype).unwrap_or(0));
+fn add_together(isa: Isa, piece: &Piece<'_>, used: &[usize], n: usize, h: &[f32], y: &mut [f32]) {
+    let (n_steps, step) = (y.len() / rows::STEP, step_bytes(piece.w.dtype).unwrap_or(0));
     for (i, group) in used[..n].as_chunks::<AT_ONCE>().0.iter().enumerate() {
         let next = used.get((i + GROUPS_AHEAD) * AT_ONCE..).unwrap_or_default();
-        let (bytes, factors) = (group.map(|k| rows.of_row(k)), group.map(|k| h[k]));
+        let (bytes, factors) = (group.map(|k| piece.of_row(k)), group.map(|k| h[k]));
         // As many parts as rows that are prefetched: the machine keeps few requests in flight.
         for part in 0..AT_ONCE {
             if let Some(&k) = next.get(part) {
-                rows.prefetch(k);
+                piece.prefetch(k);
             }
             let [start, end] = [part, part + 1].map(|part| n_steps * part / AT_ONCE);
             let bytes = bytes.map(|bytes| &bytes[start * step..end * step]);
-            add_rows(isa, rows.w.dtype, bytes, factors, &mut y[start * rows::STEP..end * rows::STEP]);
+            add_rows(isa, piece.w.dtype, bytes, factors, &mut y[start * rows::STEP..end * rows::STEP]);
         }
     }
 }
@@ -101,8 +101,7 @@ struct Piece<'a> {
 impl<'a> Piece<'a> {
     /// Whole blocks, as all pieces are.
     fn new(w: &'a Tensor, elems: &Range<usize>) -> Piece<'a> {
-        let (block, size) = (w.dtype.block_elems(), w.dtype.block_bytes());
-        Piece { w, bytes: elems.start / block * size..elems.end / block * size }
+        Piece { w, bytes: w.bytes_of(elems) }
     }
 
     #[inline(always)]
@@ -112,8 +111,7 @@ impl<'a> Piece<'a> {
 
     #[inline(always)]
     fn prefetch(&self, k: usize) {
-        let bytes = self.of_row(k).as_ptr_range();
-        prefetch_all(bytes.start.addr()..bytes.end.addr());
+        prefetch_bytes(self.of_row(k));
     }
 }
 

@@ -26,7 +26,6 @@ pub fn read<'a>(
     part: Range<usize>,
     room: &'a mut [f32],
 ) -> &'a [f32] {
-    let (block, size) = (t.dtype.block_elems(), t.dtype.block_bytes());
     if part.is_empty() {
         return &[];
     }
@@ -36,8 +35,7 @@ pub fn read<'a>(
     }
     let room = &mut room[..part.len()];
     if is_dense {
-        let bytes = &t.row_bytes(at)[part.start / block * size..][..part.len() / block * size];
-        decode(isa, t.dtype, bytes, room);
+        decode(isa, t.dtype, &t.row_bytes(at)[t.bytes_of(&part)], room);
         return room;
     }
     let bytes = &t.bytes()[t.offset_of(at) + part.start * t.nb[0]..];
@@ -46,10 +44,9 @@ pub fn read<'a>(
         DType::F32 => gather(elements, room, f32::from_le_bytes),
         DType::F16 => gather(elements, room, |b| f16_to_f32(u16::from_le_bytes(b))),
         DType::BF16 => gather(elements, room, |b| f32::from_bits((u16::from_le_bytes(b) as u32) << 16)),
-        dtype => room
-            .iter_mut()
-            .zip(elements)
-            .for_each(|(out, bytes)| decode(isa, dtype, &bytes[..size], std::slice::from_mut(out))),
+        dtype => room.iter_mut().zip(elements).for_each(|(out, bytes)| {
+            decode(isa, dtype, &bytes[..dtype.block_bytes()], std::slice::from_mut(out))
+        }),
     }
     room
 }

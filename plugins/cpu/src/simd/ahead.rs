@@ -26,6 +26,13 @@ pub fn prefetch_all(addresses: Range<usize>) {
     lines.for_each(|line| prefetch(std::ptr::without_provenance(line)));
 }
 
+/// Prefetches all cache lines of these bytes.
+#[inline(always)]
+pub fn prefetch_bytes(bytes: &[u8]) {
+    let bytes = bytes.as_ptr_range();
+    prefetch_all(bytes.start.addr()..bytes.end.addr());
+}
+
 /// What is prefetched while vectors are multiplied: a little at each step, as the machine keeps few requests in flight.
 pub trait Prefetcher: Copy {
     /// Prefetches what goes with step `i`.

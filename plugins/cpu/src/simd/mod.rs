@@ -20,7 +20,7 @@ mod neon;
 #[cfg(target_arch = "aarch64")]
 mod neon_dot;
 
-pub use ahead::{Prefetcher, Stream, prefetch, prefetch_all};
+pub use ahead::{Prefetcher, Stream, prefetch, prefetch_all, prefetch_bytes};
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]
