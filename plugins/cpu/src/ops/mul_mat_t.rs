@@ -146,3 +146,44 @@ impl Factors<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces of any number of steps, so that parts are empty or of unequal size, and groups with and without a next one.
+    #[test]
+    fn rows_added_together_have_the_bits_of_one_after_the_other() {
+        const N_ROWS: usize = 24;
+        let dtypes = [DType::F16, DType::Q8_0, DType::Q4_0];
+        for (isa, dtype) in Isa::available().into_iter().flat_map(|isa| dtypes.map(|dtype| (isa, dtype))) {
+            for n_steps in [1, 2, 3, 5, 7, 16] {
+                let n = n_steps * rows::STEP;
+                let mut bytes = bytes(dtype, N_ROWS * n);
+                // SAFETY: the bytes are used as long as the tensor is.
+                let w = unsafe { Tensor::of_bytes(&mut bytes, dtype, [n, N_ROWS, 1, 1]) };
+                let h: Vec<f32> = (0..N_ROWS).map(|k| (k as f32 - 7.0) / 9.0).collect();
+                for n_used in [0, 3, 4, 13, 20] {
+                    let used: Vec<usize> = (0..N_ROWS).filter(|k| k % 6 != 1).take(n_used).collect();
+                    let n_together = used.len() / AT_ONCE * AT_ONCE;
+                    let (mut found, mut expected) = (vec![0.5; n], vec![0.5; n]);
+                    add_together(isa, &Piece::new(&w, &(0..n)), &used, n_together, &h, &mut found);
+                    for &k in &used[..n_together] {
+                        let mut room = vec![0.0; n];
+                        let row = rows::read(isa, &w, [k, 0, 0], 0..n, &mut room);
+                        add_scaled(isa, &mut expected, row, h[k]);
+                    }
+                    assert_eq!(found, expected, "{isa:?} {dtype}: {n_steps} steps, {n_used} rows");
+                }
+            }
+        }
+    }
+
+    /// Rows of numbers that are not all the same.
+    fn bytes(dtype: DType, n: usize) -> Vec<u8> {
+        let numbers: Vec<f32> = (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 64.0).collect();
+        let mut bytes = vec![0; n / dtype.block_elems() * dtype.block_bytes()];
+        rows::encode(Isa::SCALAR, dtype, &numbers, &mut bytes);
+        bytes
+    }
+}
