@@ -18,8 +18,8 @@ use Meaning::{Alias, Hint};
 
 const DOWNLOAD: &str =
     "`llmrt pull hf.co/USER/REPO:QUANT` or `llmrt pull NAME` gets a model, llmrt run NAME runs it";
-const PLACING: &str = "layers are placed by --backend and by the free memory of each device: leave it out; `llmrt plan` \
-                       and `llmrt inspect --placement` show the result";
+const PLACING: &str = "layers are placed by --backend and by the free memory of each device, neurons of sparse models by \
+                       --vram-budget: leave it out; `llmrt plan` and `llmrt inspect --placement` show the result";
 const ATTENTION: &str = "attention never stores the matrix of scores, as flash attention: leave it out (-f ./a for a \
                          file named a)";
 const KV_TYPE: &str = "--kv-type TYPE sets the type of keys and values together";

@@ -115,6 +115,11 @@ pub fn in_units(n: u64) -> String {
     }
 }
 
+/// Bytes in GiB as options take them, rounded up to four decimals.
+pub(crate) fn gib(n: u64) -> f64 {
+    (n as f64 / (1u64 << 30) as f64 * 1e4).ceil() / 1e4
+}
+
 impl PlacementPlan {
     /// Reads the model and places its largest step. Loads nothing.
     ///
@@ -195,7 +200,12 @@ impl PlacementPlan {
                 drop(std::mem::take(&mut sharing));
                 sharing = shared(&devices, &mut warnings);
                 let (free, compute) = (plan.free.unwrap_or(0), plan.compute);
-                let why = format!("{} is not used: {free} bytes free, {compute} for compute", plan.device);
+                let why = format!(
+                    "{} is not used: it has {} free, and computing takes {}: give a smaller -b or -c, or free more",
+                    plan.device,
+                    in_units(free),
+                    in_units(compute)
+                );
                 left_out = Some(Undivided::new(UndividedCause::NoRoom, &why));
                 warnings.push(why);
             }
@@ -276,9 +286,8 @@ pub(crate) fn model(
     let sparse = crate::sparse::options(files, &options.sparse)?;
     if sparse != SparseOptions::default() {
         model = model.with_neurons(sparse)?;
-    } else if let ([_baseline], Some(reason)) = (devices, crate::sparse::few_zeros(files, &model)?) {
+    } else if devices.len() == 1 && crate::sparse::has_few_zeros(files, &model, &mut notes)? {
         model = model.with_neurons(SparseOptions { mode: SparseMode::Off, ..sparse })?;
-        notes.push(reason);
     }
     model.set_context(options.n_ctx as u64);
     Ok((model, notes))

@@ -26,32 +26,37 @@ pub(crate) fn options(files: &ModelFiles, given: &SparseOptions) -> Result<Spars
 /// Share of zeros below which the CPU multiplies panels sooner than it skips zeros (docs/perf/sparse.md).
 const MIN_ZEROS: f64 = 0.75;
 
-/// What `auto` takes of a model whose activations are zeros: all neurons, where the counts beside it have too few zeros for any gain,
-/// with the reason. `None`: those that are not zero, as without counts.
-pub(crate) fn few_zeros(files: &ModelFiles, model: &Model) -> Result<Option<String>> {
+/// Whether `auto` takes all neurons of a model whose activations are zeros, since the counts beside it have too few zeros for any gain;
+/// else those that are not zero, as without counts. The reason, or why there are no counts, is added to the notes.
+pub(crate) fn has_few_zeros(files: &ModelFiles, model: &Model, notes: &mut Vec<String>) -> Result<bool> {
     let has_predictors = model.tensor_names().iter().any(|name| name.contains(".fc1."));
     let beside = files.files().next().map(|file| &file.path).filter(|path| path_beside(path).exists());
-    let Some(path) = beside.filter(|_| !has_predictors) else { return Ok(None) };
+    let Some(path) = beside.filter(|_| !has_predictors) else { return Ok(false) };
     if !model.skips_zeros()? {
-        return Ok(None);
+        return Ok(false);
     }
     let name = path_beside(path).display().to_string();
     let stats = match stats_of(files, path) {
         Ok(stats) => stats,
-        Err(e) => return Ok(Some(format!("--sparse auto is off: {e}"))),
+        Err(e) => {
+            notes.push(format!("{e}; --sparse auto skips zeros without counts"));
+            return Ok(false);
+        }
     };
     let n_neurons: usize = stats.counts.iter().map(|counts| counts.as_slice().len()).sum();
     let n_active: f64 = stats.counts.iter().map(|counts| counts.total()).sum();
     let zeros = 1.0 - n_active / (n_neurons as f64 * stats.n_tokens as f64);
     // Counts may be missing, or the number of their tokens.
-    Ok((zeros.is_finite() && zeros < MIN_ZEROS).then(|| {
-        format!(
+    let is_few = zeros.is_finite() && zeros < MIN_ZEROS;
+    if is_few {
+        notes.push(format!(
             "--sparse auto is off: by {name} {:.0} % of neurons give zeros, and from {:.0} % on it is faster to skip them \
              (--sparse exact does)",
-            100.0 * zeros,
+            100.0 * zeros.max(0.0),
             100.0 * MIN_ZEROS
-        )
-    }))
+        ));
+    }
+    Ok(is_few)
 }
 
 /// The statistics beside a model, which must be of this model.

@@ -42,6 +42,15 @@ impl Counts {
         &self.0
     }
 
+    /// Each neuron with the mean of its block of so many, which therefore stays together in [`Counts::order`].
+    pub fn by_blocks(&self, size: usize) -> Counts {
+        let of_block = |block: &[f64]| {
+            let mean = block.iter().map(|n| n / block.len() as f64).sum();
+            std::iter::repeat_n(mean, block.len())
+        };
+        Counts(self.0.chunks(size.max(1)).flat_map(of_block).collect())
+    }
+
     /// The sum over all neurons.
     pub fn total(&self) -> f64 {
         self.0.iter().sum()
@@ -84,6 +93,16 @@ mod tests {
         assert_eq!(counts.order(), [1, 3, 0, 5, 2, 4]);
         assert_eq!(counts.sorted(), [3.0, 3.0, 1.0, 0.5, 0.0, 0.0]);
         assert_eq!(counts.hottest(3), [0, 1, 3]);
+    }
+
+    #[test]
+    fn blocks_stay_together() {
+        let counts = Counts::new(vec![0.0, 2.0, 9.0, 0.0, 1.0, 1.0, 3.0]).unwrap();
+        assert_eq!(counts.by_blocks(2).as_slice(), [1.0, 1.0, 4.5, 4.5, 1.0, 1.0, 3.0]);
+        assert_eq!(counts.by_blocks(2).order(), [2, 3, 6, 0, 1, 4, 5]);
+        assert_eq!(counts.by_blocks(1), counts);
+        let large = Counts::new(vec![f64::MAX; 3]).unwrap();
+        assert!(large.by_blocks(3).as_slice().iter().all(|n| n.is_finite()));
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub enum Error {
     #[error(transparent)]
     Gguf(#[from] llmrt_gguf::Error),
     #[error(
-        "is no neuron index: expected magic PWRI and `general.architecture` {}",
+        "is no neuron index: expected magic PWRI and `general.architecture` {}; write it again with `llmrt sparse solve`, or remove it",
         llmrt_gguf::NEURON_INDEX_ARCH
     )]
     NotAnIndex,
@@ -124,10 +124,15 @@ pub enum Error {
         crate::stats::ARCH
     )]
     NotStats,
+    #[error(
+        "is no file of sparse statistics, or is damaged ({}): remove it, or make it again with `llmrt sparse profile MODEL -f TEXT --force`",
+        problem.split(';').next().unwrap_or_default()
+    )]
+    DamagedStats { problem: String },
     #[error("is of version {found}, this llmrt reads {expected}: make it again")]
     StatsVersion { found: u32, expected: u32 },
     #[error(
-        "was made for {} (checksum {}), not for {} (checksum {}): the model, or its quantisation, is another; \
+        "was made for {} (checksum {}), not for {} (checksum {}): the model, its quantisation or its --override-kv is another; \
          replace it with `llmrt sparse profile MODEL -f TEXT --force`, or remove it",
         shown(made_for),
         shown(found),

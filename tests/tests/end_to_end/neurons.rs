@@ -1,5 +1,6 @@
 //! `--vram-budget` as a user has it: neurons of a sparse model on a simulated device and on the CPU.
 
+use llmrt_sparse::index::{LayerIndex, NeuronIndex};
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 use llmrt_tests::fixtures::{counted_llama, root};
 use llmrt_tests::models::TinyLlama;
@@ -64,6 +65,8 @@ fn a_budget_for_neurons_that_are_not_divided_is_noted() {
     let dir = tempfile::tempdir().unwrap();
     let Some(model) = counted_llama(dir.path()) else { return };
     let dense = TinyLlama::default().write(dir.path());
+    let (_, stderr) = logits(&mut llmrt([""; 0]), &model, &["--vram-budget", "1"]);
+    assert!(stderr.contains("--vram-budget: neurons are not divided"), "{stderr}");
     for (model, flags, why) in [
         (&model, &["--split", "row"][..], "--split row divides matrices by rows"),
         (&dense, &[], "all of this model's are computed"),
@@ -246,4 +249,66 @@ fn a_split_by_measured_rates_is_kept_beside_the_model_and_its_time_is_predicted(
 
     let stderr = fail(llmrt(["sparse", "solve", "--vram-budget", "1", "--measure"]).arg(&model), 2);
     assert!(stderr.contains("--backend"), "{stderr}");
+}
+
+/// The trained model as an ordinary file, whose last matrices have blocks of 32 neurons, with counts beside it.
+fn counted_story_model(dir: &Path) -> PathBuf {
+    let (from, to) = (root().join("tests/fixtures/trained/relu.powerinfer.gguf"), dir.join("relu.gguf"));
+    succeed(llmrt(["sparse", "convert"]).arg(from).arg(&to));
+    let text = root().join("tests/fixtures/trained/stories.txt");
+    succeed(llmrt(["sparse", "profile", "--chunks", "8", "-f"]).arg(text).arg(&to));
+    to
+}
+
+/// Neurons on the first device and on the CPU by a report.
+fn neurons_of(report: &str) -> [u64; 2] {
+    let line = report.lines().find_map(|line| line.trim_start().strip_prefix("neurons: "));
+    let line = line.unwrap_or_else(|| panic!("{report}"));
+    let first = |part: &str| part.split(' ').next().unwrap().parse().unwrap();
+    let (device, cpu) = line.split_once(", ").unwrap();
+    [first(device), first(cpu)]
+}
+
+/// From no room for any neuron to room for all, a larger budget is never refused or left to layers that fall back.
+#[test]
+fn each_budget_is_used_for_neurons() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = counted_story_model(dir.path());
+    let mut all = Vec::new();
+    for budget in ["0.0024", "0.003", "0.0036", "0.005", "0.006", "0.007", "0.008", "0.009", "0.0095"] {
+        let flags = ["-c", "384", "-b", "384", "--vram-budget", budget];
+        let (_, stderr) = story(&mut on("sim:sim"), &model, &[&flags[..], &["-n", "2"]].concat());
+        // Below what is not neurons, layers are on the CPU as well.
+        assert_eq!(stderr.contains("fallback: "), budget == "0.0024", "{budget}: {stderr}");
+        let [device, cpu] = neurons_of(&stderr);
+        assert_eq!(device + cpu, 4096, "{stderr}");
+        assert_eq!(device == 0, stderr.contains("has no room for neurons"), "{budget}: {stderr}");
+        all.push(device);
+    }
+    assert!(all[0] == 0 && all[8] > 3000 && all.iter().filter(|n| **n > 0).count() >= 7, "{all:?}");
+}
+
+/// `sparse solve` chooses whole blocks where the file has some, so `run` has all of its neurons on the device; those of an index with
+/// parts of blocks are as many, with a note.
+#[test]
+fn the_neurons_of_an_index_are_on_the_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = counted_story_model(dir.path());
+    let flags = ["-b", "8", "-c", "128", "--vram-budget", "0.003", "-n", "2"];
+    for budget in ["0.0012", "0.0018", "0.0024"] {
+        let mut solve = llmrt(["sparse", "solve", "--force", "--ctx", "128", "--vram-budget", budget]);
+        let stderr = String::from_utf8(succeed(solve.arg(&model)).stderr).unwrap();
+        let (_, line) = stderr.split_once("4 layers, ").unwrap_or_else(|| panic!("{stderr}"));
+        let chosen: u64 = line.split(' ').next().unwrap().parse().unwrap();
+        let (_, stderr) = story(&mut on("sim:sim"), &model, &flags);
+        assert!(chosen > 200 && neurons_of(&stderr)[0] == chosen, "{budget}, {chosen}: {stderr}");
+        assert!(!stderr.contains("parts of blocks") && !stderr.contains("is not used"), "{stderr}");
+    }
+
+    let beside = dir.path().join("relu.gguf.generated.gpuidx");
+    let layer = LayerIndex { n_ff: 1024, hot: (0..1024).filter(|i| i % 3 == 0).collect() };
+    let index = NeuronIndex { vram_capacity: 0, layers: vec![layer; 4] };
+    std::fs::write(beside, index.to_vec().unwrap()).unwrap();
+    let (_, stderr) = story(&mut on("sim:sim"), &model, &flags);
+    assert!(stderr.contains("parts of blocks") && neurons_of(&stderr)[0] == 4 * 320, "{stderr}");
 }

@@ -30,6 +30,11 @@ impl Layer<'_> {
         self.up.nbytes + self.gate.map_or(0, |gate| gate.nbytes) + self.down.nbytes
     }
 
+    /// How many neurons stay together, since they have blocks of the last matrix in common.
+    pub fn block(&self) -> usize {
+        if self.is_transposed { 1 } else { self.down.dtype.block_elems() }
+    }
+
     /// Bytes of a neuron, rounded up.
     pub fn neuron_bytes(&self) -> u64 {
         self.bytes().div_ceil(self.up.ne[1])
@@ -67,11 +72,15 @@ fn layer(model: &OpenModel, i: u32) -> Result<Layer<'_>> {
     Ok(Layer { up, gate, down, is_transposed, predictor_bytes })
 }
 
-/// Bytes that a device holds before any neuron: all but embeddings and the layers' neurons.
+/// Bytes that a device holds before any neuron: all but tables in which rows are looked up and the layers' neurons.
 pub fn dense_bytes(model: &OpenModel) -> u64 {
+    // The embeddings of tokens may be the output matrix as well.
+    let looked_up: &[&str] = match model.files.model.tensor("output.weight") {
+        Some(_) => &["token_embd", "position_embd", "rope_freqs"],
+        None => &["position_embd", "rope_freqs"],
+    };
     let is_dense = |t: &&TensorInfo| {
-        let is_looked_up =
-            ["token_embd", "position_embd", "rope_freqs"].iter().any(|part| t.name.starts_with(part));
+        let is_looked_up = looked_up.iter().any(|part| t.name.starts_with(part));
         let is_neuron =
             ["ffn_up.", "ffn_gate.", "ffn_down.", "ffn_down_t."].iter().any(|part| t.name.contains(part));
         !is_looked_up && !is_neuron

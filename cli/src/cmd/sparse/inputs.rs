@@ -1,5 +1,6 @@
 //! What is read beside a model: folders of torch's files, and its file of statistics.
 
+use super::ffn::Layer;
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
 use crate::new_file::NewFile;
@@ -36,6 +37,15 @@ impl Counted {
     }
 }
 
+impl Counted {
+    /// Of neurons that stay together the mean of all.
+    pub fn by_blocks(self, layers: &[Layer<'_>]) -> Counted {
+        let recorded_tokens = Some(self.n_tokens());
+        let layers = self.layers.iter().zip(layers).map(|(counts, layer)| counts.by_blocks(layer.block()));
+        Counted { layers: layers.collect(), recorded_tokens }
+    }
+}
+
 /// The counts of a model whose layers have so many neurons.
 pub fn counts(args: &CountsArgs, model: &OpenModel, n_ff: &[usize]) -> Result<Counted> {
     let beside = match &args.activation {
@@ -60,6 +70,12 @@ pub fn counted(
         return Err(no_counts(model));
     }
     stats::check_counts(&layers, n_ff).map_err(|e| Error::file(&source, e))?;
+    let most = layers.iter().flat_map(Counts::as_slice).copied().fold(0.0, f64::max);
+    if let Some(n) = args.tokens.filter(|&n| (n as f64) < most) {
+        return Err(Error::usage(format_args!(
+            "--tokens {n}: a neuron was active in {most}: give the number of tokens that were counted over"
+        )));
+    }
     let recorded = beside.map(|file| file.n_tokens).filter(|&n| n > 0);
     Ok(Counted { layers, recorded_tokens: args.tokens.or(recorded) })
 }

@@ -3,17 +3,16 @@
 use super::ffn::{self, Layer};
 use super::inputs::{self, Counted, CountsArgs};
 use super::split;
-use crate::args::{ContextArgs, Global};
+use crate::args::{ContextArgs, Global, OpenArgs};
 use crate::context::{self, Defaults, Placing};
 use crate::error::{Error, Result};
-use crate::model::OpenModel;
+use crate::model::{self, OpenModel};
 use crate::new_file::{self, NewFile};
 use crate::output::{bytes, n_things, note};
 use crate::values::Budget;
 use clap::Args;
 use llmrt_abi::DType;
 use llmrt_engine::neurons::index_beside;
-use llmrt_host::load::OpenOptions;
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
 use llmrt_sparse::solve::{
     ActivationRequest, Device, LayerCost, TimeRequest, UPSTREAM_BATCH, least_time, most_activations,
@@ -24,8 +23,9 @@ use std::path::PathBuf;
 
 /// Choose the neurons of a device, and write PowerInfer's index of them.
 ///
-/// The budget holds attention, predictors and embeddings first, then keys and values, then neurons. Those are chosen for the most
-/// activations, or, with --device-rate, for the least time of a token. Memory to compute in comes on top, so give a budget
+/// The budget holds attention, predictors and the output matrix first, then keys and values, then neurons. Those are chosen for the
+/// most activations, or, with --device-rate, for the least time of a token; in whole blocks where the last matrix has some across
+/// neurons. Memory to compute in comes on top, so give a budget
 /// below that of `run`. Without --ctx there are no keys and values; --ctx 0 is the length that the model was trained on. Flags that only
 /// --measure needs are refused without it.
 ///
@@ -71,6 +71,8 @@ pub struct Solve {
     pub force: bool,
     #[command(flatten)]
     pub context: ContextArgs,
+    #[command(flatten)]
+    pub open: OpenArgs,
 }
 
 impl Solve {
@@ -82,11 +84,11 @@ impl Solve {
             ));
         }
         let given = if self.measure { None } else { Some(self.given_budget()?) };
-        let model = OpenModel::open(Some(&self.model), &OpenOptions::default())?;
+        let model = OpenModel::open(Some(&self.model), &model::table_options(&self.open))?;
         let Some(given) = given else { return split::write(global, &model, &self.context) };
         let layers = ffn::layers(&model)?;
         let n_ff: Vec<_> = layers.iter().map(Layer::n_ff).collect();
-        let counted = inputs::counts(&self.counts, &model, &n_ff)?;
+        let counted = inputs::counts(&self.counts, &model, &n_ff)?.by_blocks(&layers);
         let out = self.out.clone().unwrap_or_else(|| index_beside(&self.model));
         new_file::check_output(&out, self.force, model.files.files().map(|file| file.path.as_path()))?;
 

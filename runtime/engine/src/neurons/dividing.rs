@@ -1,9 +1,9 @@
 //! How much room devices have for neurons, found by placing: first with all neurons on the CPU, then with as many as fit.
 
-use super::source::{Source, free};
+use super::source::{OfIndex, Source, free};
 use super::{IndexUse, NeuronOptions, Undivided, UndividedCause, sparse_networks, split, time};
 use crate::error::{Error, Result};
-use crate::memory::{DevicePlan, in_units};
+use crate::memory::{DevicePlan, gib, in_units};
 use crate::options::EngineOptions;
 use llmrt_graph::Graph;
 use llmrt_graph::rows::{Network, NeuronSplit};
@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// Left free by default, as PowerInfer leaves it.
 const MARGIN: u64 = 256 << 20;
 
+/// How often a device gets fewer neurons before it gets none.
+const MAX_TRIALS: u32 = 8;
+
 /// The bytes on each device that a placement takes.
 type PlanOf<'a> = dyn Fn(&PlacementState) -> Result<Vec<DevicePlan>> + 'a;
 
@@ -29,6 +32,10 @@ pub(crate) struct Dividing<'a> {
     pub budget: Option<u64>,
     /// Bytes that turned out to be too many, by device.
     too_many: Vec<u64>,
+    /// How often a device got fewer neurons.
+    n_trials: Vec<u32>,
+    /// Whether neurons stay together where all seem to fit.
+    takes_all: bool,
     /// Bytes for neurons in the last division, by device; empty: there is none.
     room: Vec<u64>,
     /// Why the last division is none, or has no neurons on the first device.
@@ -61,6 +68,8 @@ impl<'a> Dividing<'a> {
             source: Source::new(files, &options.neurons),
             budget,
             too_many: vec![0; n_devices],
+            n_trials: vec![0; n_devices],
+            takes_all: true,
             room: Vec::new(),
             undivided: whole.map(|why| Undivided::new(UndividedCause::Whole, why)),
             skipped_split: None,
@@ -70,13 +79,12 @@ impl<'a> Dividing<'a> {
 
     /// That an option is for neurons which are divided, and they are not.
     pub fn needless_option(g: &Graph, n_devices: usize, options: &EngineOptions) -> Option<String> {
-        let (option, alone) = match (options.neurons.vram_budget, options.neurons.adapt) {
-            (Some(_), _) => ("--vram-budget", None),
-            (None, Some(_)) => {
-                ("--sparse-adapt", (n_devices < 2).then_some("no device besides the CPU is used"))
-            }
+        let option = match (options.neurons.vram_budget, options.neurons.adapt) {
+            (Some(_), _) => "--vram-budget",
+            (None, Some(_)) => "--sparse-adapt",
             (None, None) => return None,
         };
+        let alone = (n_devices < 2).then_some("no device besides the CPU is used");
         let why = whole_networks(g, options).or(alone)?;
         Some(format!("{option}: neurons are not divided between devices, since {why}"))
     }
@@ -124,7 +132,7 @@ impl<'a> Dividing<'a> {
         let names: Vec<&str> = rows[..n_devices - 1].iter().map(|row| row.device.as_str()).collect();
 
         let all: u64 = networks.iter().map(|network| network.bytes).sum();
-        if self.too_many.iter().all(|&n| n == 0) && free_bytes.saturating_sub(needed) >= all {
+        if self.takes_all && free_bytes.saturating_sub(needed) >= all {
             let why = format!("all neurons fit into {}", names[0]);
             self.skipped_split = self.source.unused(&self.networks, &names, &why);
             self.undivided = Some(Undivided::new(UndividedCause::AllFit, why));
@@ -138,7 +146,7 @@ impl<'a> Dividing<'a> {
         });
         let room: Vec<u64> = room.collect();
         if room[0] == 0 {
-            let why = self.no_room(names[0], free_bytes, needed);
+            let why = self.no_room(names[0], free_bytes, needed.saturating_add(self.too_many[0]));
             self.undivided = Some(Undivided::new(UndividedCause::NoRoom, why));
         }
         if room.iter().all(|&bytes| bytes == 0) {
@@ -159,9 +167,8 @@ impl<'a> Dividing<'a> {
     fn no_room(&self, name: &str, free: u64, needed: u64) -> String {
         let (limit, remedy) = match self.budget {
             Some(budget) if budget <= free => {
-                // Rounded up, since it is to be copied.
-                let gib = (needed as f64 / (1u64 << 30) as f64 * 1e4).ceil() / 1e4;
-                (format!("the budget of {}", in_units(budget)), format!("give more than --vram-budget {gib}"))
+                let limit = format!("the budget of {}", in_units(budget));
+                (limit, format!("give more than --vram-budget {}", gib(needed)))
             }
             Some(_) => (format!("its free memory of {}", in_units(free)), "free more".into()),
             None => {
@@ -198,7 +205,9 @@ impl<'a> Dividing<'a> {
         }
         // An index is of one device.
         match self.source.index(&self.networks, is_free, names[0], room[0])? {
-            Ok(lists) => {
+            Ok(OfIndex { lists, rounded }) => {
+                notes.retain(|note| Some(note) != rounded.as_ref());
+                notes.extend(rounded);
                 self.chosen_by("the index beside the model is used");
                 let none = vec![Vec::new(); lists.len()];
                 return Ok(std::iter::once(lists).chain(room.iter().skip(1).map(|_| none.clone())).collect());
@@ -239,17 +248,29 @@ impl<'a> Dividing<'a> {
         Ok(Arc::default())
     }
 
-    /// Takes bytes off what a device has for neurons, if it has any.
-    pub fn take_off(&mut self, device: usize, bytes: u64) -> bool {
+    /// Gives a device fewer neurons, since so many bytes are missing there; whether that is possible.
+    pub fn take_off(&mut self, device: usize, missing: u64) -> bool {
+        let takes_all = self.undivided.as_ref().is_some_and(|why| why.cause == UndividedCause::AllFit);
+        if takes_all && device == 0 {
+            self.takes_all = false;
+            return true;
+        }
         let all: u64 = self.networks.iter().map(|network| network.bytes).sum();
-        let has_some = self.room.get(device).is_some_and(|&bytes| bytes > 0);
-        let too_many = self.too_many.get_mut(device).filter(|n| has_some && **n <= all);
-        too_many.map(|n| *n += bytes).is_some()
+        let Some(&room) = self.room.get(device).filter(|&&room| room > 0) else { return false };
+        self.takes_all = false;
+        self.n_trials[device] += 1;
+        let placed = room.min(all);
+        // Neurons take memory to compute in, too, so fewer bytes of them than are missing may do.
+        let scaled = u128::from(missing) * u128::from(placed) / (u128::from(missing) + u128::from(placed));
+        let fewer = if self.n_trials[device] < MAX_TRIALS { scaled as u64 + 1 } else { placed };
+        self.too_many[device] = self.too_many[device].saturating_add(room - placed).saturating_add(fewer);
+        true
     }
 
     /// A device is not used any more: the others take its number on.
     pub fn leave_out(&mut self, device: usize) {
         self.too_many.remove(device);
+        self.n_trials.remove(device);
         if device == 0 {
             self.budget = None;
         }

@@ -3,11 +3,11 @@
 
 use super::{IndexUse, NeuronOptions, alike, bytes_of, hottest};
 use crate::error::{Error, Result};
-use crate::memory::in_units;
+use crate::memory::{gib, in_units};
 use crate::sparse::stats_of;
 use llmrt_graph::rows::Network;
 use llmrt_host::load::ModelFiles;
-use llmrt_sparse::index::NeuronIndex;
+use llmrt_sparse::index::{LayerIndex, NeuronIndex};
 use llmrt_sparse::stats::{Split, check_counts, path_beside};
 use llmrt_sparse::{Counts, folder};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,21 @@ const FOLDER: &str = "activation";
 
 /// Neurons by network.
 pub(super) type Lists = Vec<Vec<u32>>;
+
+/// What an index has on its device.
+struct Indexed {
+    /// Whole blocks, where a network requires them.
+    lists: Lists,
+    /// Whether these are not the neurons of the index.
+    is_rounded: bool,
+}
+
+/// Neurons of free networks that an index has on its device.
+pub(super) struct OfIndex {
+    pub lists: Lists,
+    /// A note that they are not exactly those of the index.
+    pub rounded: Option<String>,
+}
 
 /// How often each neuron was active.
 pub(super) struct Counted {
@@ -55,7 +70,7 @@ pub(super) struct Source<'a> {
     takes_saved: bool,
     /// The index, if it is there and counts.
     index: Option<PathBuf>,
-    of_index: Option<Lists>,
+    of_index: Option<Indexed>,
     /// Of the file beside the model, if they count. Read with the counts.
     splits: Vec<Split>,
     /// The outer option: not read yet; the inner one: there are none.
@@ -144,33 +159,41 @@ impl<'a> Source<'a> {
         failed(&self.stats_path())(problem)
     }
 
-    /// The neurons of the index by free network, if they fit into so many bytes of its device; else, if there is an index, a note
-    /// why it is not used.
+    /// The neurons of the index by free network, with a note if they are not exactly those, if they fit into so many bytes of its
+    /// device; else, if there is an index, a note why it is not used.
     pub fn index(
         &mut self,
         networks: &[Network],
         is_free: &[bool],
         device: &str,
         room: u64,
-    ) -> Result<std::result::Result<Lists, Option<String>>> {
+    ) -> Result<std::result::Result<OfIndex, Option<String>>> {
         let Some(path) = &self.index else { return Ok(Err(None)) };
         let all = match &mut self.of_index {
             Some(all) => all,
             unread => unread.insert(of_index(path, networks)?),
         };
-        let lists = free(all, is_free);
+        let lists = free(&all.lists, is_free);
         let free_networks = free(networks, is_free);
         let used = free_networks.iter().zip(&lists).map(|(network, list)| bytes_of(network, list.len()));
         let used: u64 = used.sum();
         if used <= room {
-            return Ok(Ok(lists));
+            let rounded = all.is_rounded.then(|| {
+                format!(
+                    "{}: this index has parts of blocks of neurons, which this model's last matrices require whole: as many neurons in the \
+                     blocks of which it has most are on {device}; `llmrt sparse solve --force` chooses whole blocks",
+                    path.display()
+                )
+            });
+            return Ok(Ok(OfIndex { lists, rounded }));
         }
         Ok(Err(Some(format!(
             "{}: this index is not used: its neurons take {} of {device}, which has room for {} beside what is not neurons: make it \
-             again for less memory with `llmrt sparse solve --force`",
+             again with `llmrt sparse solve --force` and a --vram-budget that is smaller by {} GiB",
             path.display(),
             in_units(used),
-            in_units(room)
+            in_units(room),
+            gib(used - room)
         ))))
     }
 
@@ -232,20 +255,33 @@ fn failed(path: &Path) -> impl Fn(String) -> Error {
 }
 
 /// The neurons that an index has on the device.
-fn of_index(path: &Path, networks: &[Network]) -> Result<Lists> {
+fn of_index(path: &Path, networks: &[Network]) -> Result<Indexed> {
     let failed = failed(path);
     let bytes = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
     let index = NeuronIndex::parse(&bytes).map_err(|e| failed(e.to_string()))?;
     index.check_model(&n_ff(networks)).map_err(|e| failed(e.to_string()))?;
-    let lists = index.layers.into_iter().zip(networks).map(|(layer, network)| {
-        let block = network.block.max(1) as usize;
-        // Whole blocks, where a block is needed: those of which most are in the index.
-        let mut in_block = vec![0usize; layer.n_ff.div_ceil(block)];
-        layer.hot.iter().for_each(|&id| in_block[id as usize / block] += 1);
-        let most = in_block.iter().enumerate().filter(|(_, n)| **n * 2 > block);
-        most.flat_map(|(i, _)| (i * block) as u32..((i + 1) * block).min(layer.n_ff) as u32).collect()
-    });
-    Ok(lists.collect())
+    let of_layer =
+        |(layer, network): (&LayerIndex, &Network)| whole_blocks(layer, network.block.max(1) as usize);
+    let lists: Lists = index.layers.iter().zip(networks).map(of_layer).collect();
+    let is_rounded = index.layers.iter().zip(&lists).any(|(layer, list)| layer.hot != *list);
+    Ok(Indexed { lists, is_rounded })
+}
+
+/// Whole blocks of neurons, of which a layer's index has the most, no more neurons than it has.
+fn whole_blocks(layer: &LayerIndex, block: usize) -> Vec<u32> {
+    let mut in_block: Vec<(usize, usize)> = (0..layer.n_ff.div_ceil(block)).map(|i| (0, i)).collect();
+    layer.hot.iter().for_each(|&id| in_block[id as usize / block].0 += 1);
+    in_block.sort_by_key(|&(n, i)| (std::cmp::Reverse(n), i));
+    let neurons = |&(_, i): &(usize, usize)| (i * block) as u32..((i + 1) * block).min(layer.n_ff) as u32;
+    let mut list = Vec::new();
+    for block in in_block.iter().filter(|(n, _)| *n > 0).map(neurons) {
+        if list.len() + block.len() > layer.hot.len() {
+            break;
+        }
+        list.extend(block);
+    }
+    list.sort_unstable();
+    list
 }
 
 /// Refuses a split of other layers or neurons, or of parts of blocks.

@@ -9,7 +9,8 @@ use crate::{Counts, Error, ModelId};
 impl SparseFile {
     /// Reads the whole file; predictors stay where they are in it.
     pub fn parse(bytes: &[u8]) -> Result<SparseFile, Error> {
-        let gguf = Gguf::parse(bytes, bytes.len() as u64)?;
+        let damaged = |e: llmrt_gguf::Error| Error::DamagedStats { problem: e.to_string() };
+        let gguf = Gguf::parse(bytes, bytes.len() as u64).map_err(damaged)?;
         let metadata = &gguf.metadata;
         if metadata.str("general.architecture") != Some(ARCH) {
             return Err(Error::NotStats);

@@ -250,7 +250,8 @@ fn counts_of_active_neurons_go_along_with_the_model_into_either_format() {
 /// The index that `solve` writes for the fixture's counts with room for so many neurons.
 fn solved(dir: &Path, neurons: u64, args: &[&str]) -> (NeuronIndex, String) {
     let model = powerinfer(dir, DType::F16);
-    let dense = 2 * 2 * (N_EMBD * N_EMBD + 2 * N_EMBD * 64 + N_EMBD * RANK + RANK * N_FF);
+    // The embeddings are the output matrix, too.
+    let dense = 2 * 16 * N_EMBD + 2 * 2 * (N_EMBD * N_EMBD + 2 * N_EMBD * 64 + N_EMBD * RANK + RANK * N_FF);
     let budget = (dense + neurons * 3 * N_EMBD * 2) as f64 / (1u64 << 30) as f64;
     let activation = fixtures("powerinfer").unwrap().join("pt");
     let command = &mut llmrt(["sparse", "solve", "--force", "--vram-budget", &budget.to_string()]);
