@@ -43,6 +43,9 @@ struct RareRow {
 /// as the others, they have an eighth of these' deviation together.
 const SMALL: f32 = 0.05;
 
+/// How often a sum is positive that should be, nearly always.
+const POSITIVE: f64 = 0.995;
+
 impl Numbers {
     /// The source with this seed; encoding uses so many threads.
     pub fn new(seed: u64, n_threads: usize, rarity: Rarity) -> Numbers {
@@ -164,6 +167,9 @@ impl Numbers {
             Channels::Zero => vec![Some(0.0); n_rows as usize],
             Channels::Constant => vec![Some(deviation); n_rows as usize],
             Channels::Unmoved => vec![None; N_CONSTANT.min(n_rows as usize)],
+            Channels::Positive => {
+                vec![Some((normal_quantile(POSITIVE) * per_channel(deviation, n)) as f32); n_rows as usize]
+            }
             Channels::Rare => self.rare_channels(deviation, n, n_rows),
             Channels::RareBy(n_seen) => self.rare_channels(deviation, n_seen.min(n), n_rows),
         }
@@ -175,12 +181,17 @@ impl Numbers {
         for i in (1..frequencies.len()).rev() {
             frequencies.swap(i, (next(&mut self.state) % (i as u64 + 1)) as usize);
         }
-        let others = n.saturating_sub(N_CONSTANT as u64) as f64;
-        let scale = f64::from(deviation) * others.sqrt() / N_CONSTANT as f64;
+        let scale = per_channel(deviation, n);
         let first = frequencies.iter().map(|&p| Some((normal_quantile(p) * scale) as f32)).collect();
         self.frequencies.push(frequencies);
         first
     }
+}
+
+/// What the first channels of a row of `n` numbers have each, so that they are one deviation of the sum of the others.
+fn per_channel(deviation: f32, n: u64) -> f64 {
+    let others = n.saturating_sub(N_CONSTANT as u64) as f64;
+    f64::from(deviation) * others.sqrt() / N_CONSTANT as f64
 }
 
 /// Row i is 1 at channel i, and -1 in the second half of the rows.
@@ -269,6 +280,22 @@ mod tests {
 
     fn products<'a>(matrix: &'a [f32], x: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
         matrix.chunks_exact(x.len()).map(move |row| row.iter().zip(x).map(|(a, b)| a * b).sum())
+    }
+
+    #[test]
+    fn as_many_neurons_of_two_halves_give_zeros_as_requested() {
+        for with_predictors in [false, true] {
+            let mut numbers = Numbers::new(3, 2, Rarity { zeros: 0.9, hot: 0.26 });
+            let model = "bamboo-7b".parse::<Shape>().unwrap().model(Some(1)).unwrap();
+            let model = if with_predictors { model.with_predictors().unwrap() } else { model };
+            let both = written(&mut numbers, &model, &["ffn_gate", "ffn_up"], DType::Q4_0);
+            let x = &numbers.stretch[8192..][..4096].to_vec();
+            let x: Vec<f32> = [&[1.0; N_CONSTANT], &x[N_CONSTANT..]].concat();
+            let fires =
+                products(&both[0], &x).zip(products(&both[1], &x)).filter(|(a, b)| *a > 0.0 && *b > 0.0);
+            let zeros = 1.0 - fires.count() as f64 / 14336.0;
+            assert!((zeros - 0.9).abs() < 0.02, "{zeros}");
+        }
     }
 
     #[test]

@@ -239,6 +239,8 @@ pub enum Channels {
     Unmoved,
     /// `zero`: they are zeros, in every row.
     Zero,
+    /// `positive`: they make each row's sum positive.
+    Positive,
     /// `rare`: they make each row's sum negative, so that its neuron rarely fires.
     Rare,
     /// As `rare`, and of the others so many first ones decide alone, but for little.
@@ -255,6 +257,7 @@ impl Channels {
             ("constant", Channels::Constant),
             ("unmoved", Channels::Unmoved),
             ("zero", Channels::Zero),
+            ("positive", Channels::Positive),
             ("rare", Channels::Rare),
         ];
         names.into_iter().find(|(known, _)| *known == name).map(|(_, channels)| channels)

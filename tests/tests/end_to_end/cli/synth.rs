@@ -117,9 +117,13 @@ fn a_file_with_predictors_has_counts_beside_it_and_misses_little() {
         number.parse::<f64>().unwrap()
     };
     let (off, exact, predicted) = (took("off"), took("exact"), took("predict"));
-    for line in [&off, &exact, &predicted] {
+    for (line, mode) in [(&off, "off"), (&exact, "exact"), (&predicted, "predict")] {
         assert!((5.0..20.0).contains(&percent(line, "took ")), "{line}");
-        assert!(line.contains("of 8192 neurons, ") && line.ends_with("over 8 tokens"), "{line}");
+        assert!(
+            line.contains("of 8192 neurons, ")
+                && line.ends_with(&format!("over 8 tokens, with --sparse {mode}")),
+            "{line}"
+        );
     }
     let shares = [&off, &exact, &predicted].map(|line| percent(line, "matrices ("));
     assert!(shares[0] - 10.0 > shares[1] && shares[1] - 10.0 > shares[2], "{off}; {exact}; {predicted}");
