@@ -10,6 +10,7 @@ use llmrt_engine::EngineOptions;
 use llmrt_engine::core::Runner;
 use llmrt_engine::memory::PlacementPlan;
 use llmrt_engine::neurons::NeuronOptions;
+use llmrt_graph::quant;
 use llmrt_graph::rows::NeuronSplit;
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_host::sched::report::Report;
@@ -17,8 +18,9 @@ use llmrt_host::{Device, Host, HostOptions, Outcome};
 use llmrt_models::{SparseMode, SparseOptions};
 use llmrt_tests::build::{llmrt, succeed};
 use llmrt_tests::compile::{Language, compile};
-use llmrt_tests::fixtures::{fixture, fixtures};
+use llmrt_tests::fixtures::{fixture, fixtures, root};
 use llmrt_tests::{ascend, nmse, nvidia, steps};
+use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +31,9 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Layers and neurons of the fixtures.
 const N_LAYERS: usize = 2;
 const N_FF: u32 = 1024;
+const N_EMBD: u64 = 128;
+/// Numbers between the matrices of a predictor.
+const RANK: u64 = 32;
 
 struct Lab {
     host: Arc<Host>,
@@ -147,6 +152,10 @@ fn logits_are_those_of_whole_networks_for_every_division() {
                 let limit = if model.to_string_lossy().contains("q4_0") { 1e-4 } else { 1e-9 };
                 assert!(error <= limit, "{} {mode:?} {name}: NMSE {error}\n{report}", model.display());
                 assert_eq!(report.n_fallbacks(), 0, "{report}");
+                // Of a token and layer the input, what a predictor has of it, and one sum cross to the CPU or back; the token's
+                // embedding once. Two devices exchange as much.
+                let of_token = N_LAYERS as u64 * (2 * N_EMBD + RANK) + N_EMBD;
+                assert!(report.copied_bytes <= n_devices as u64 * 4 * of_token, "{name}: {report}");
                 let neurons: u64 = report.neurons.iter().map(|(n, _)| n).sum();
                 assert_eq!(neurons, N_LAYERS as u64 * u64::from(N_FF), "{report}");
             }
@@ -232,6 +241,77 @@ fn queues_of_any_timing_give_the_same_bits() {
     for (i, (name, bits)) in found.iter().enumerate() {
         assert!(*bits == found[i % n].1, "{name}, run {i}");
     }
+}
+
+/// The share of what neurons give, by magnitude, that those have which the predictors of trained models pick, and how many these are.
+#[test]
+fn predictors_of_trained_models_find_nearly_all_and_pick_few() {
+    let lab = lab("");
+    for name in ["relu", "drelu"] {
+        let model = root().join(format!("tests/fixtures/trained/{name}.powerinfer.gguf"));
+        let files = files(&model);
+        let table = &files.model.tensors;
+        let dequantised = |name: &str| {
+            let tensor = table.iter().find(|t| t.name == name).unwrap();
+            let mut bytes = vec![0; tensor.nbytes as usize];
+            files.read(tensor, 0, &mut bytes).unwrap();
+            quant::dequantise(tensor.dtype, &bytes)
+        };
+        let fc2: Vec<Vec<f32>> = (0..4).map(|i| dequantised(&format!("blk.{i}.fc2.weight"))).collect();
+        let tokenizer = Tokenizer::from_metadata(&files.model.metadata).unwrap();
+        let threshold: f32 = files.model.metadata.f32("powerinfer.sparse_threshold").unwrap_or(0.0);
+
+        // Every neuron is computed, and the predictors are as well.
+        let sparse = SparseOptions {
+            mode: SparseMode::Predict,
+            threshold: Some(f32::NEG_INFINITY),
+            ..SparseOptions::default()
+        };
+        let options = EngineOptions { n_ctx: 256, n_batch: 256, sparse, ..EngineOptions::default() };
+        let mut core = steps::core(&lab.host, vec![lab.device("cpu")], files, options).unwrap();
+        let text = std::fs::read_to_string(root().join("tests/fixtures/trained/stories.txt")).unwrap();
+        let tokens = tokenizer
+            .encode(&text[..24_000], EncodeOptions { add_special: true, parse_special: false })
+            .unwrap();
+        let (mut scores, mut h) = (vec![Vec::new(); 4], vec![Vec::new(); 4]);
+        for window in tokens.chunks_exact(256).take(16) {
+            core.runner_mut()
+                .product_inputs(window, &|_| false, &mut |weight, n, rows| {
+                    let layer =
+                        weight.strip_prefix("blk.").map(|rest| usize::from(rest.as_bytes()[0] - b'0'));
+                    match (layer, weight.ends_with(".fc2.weight"), weight.ends_with(".ffn_down_t.weight")) {
+                        (Some(layer), true, _) => {
+                            let rows = rows.chunks_exact(n);
+                            scores[layer]
+                                .extend(rows.flat_map(|x| fc2[layer].chunks_exact(n).map(|w| dot(w, x))));
+                        }
+                        (Some(layer), _, true) => h[layer].extend_from_slice(rows),
+                        _ => {}
+                    }
+                })
+                .unwrap();
+        }
+        let (mut recall, mut picked) = (0.0, 0.0);
+        for (layer, (scores, h)) in scores.iter().zip(&h).enumerate() {
+            assert!(scores.len() == h.len() && h.len() == 16 * 256 * 1024, "{name} {layer}");
+            let found = scores.iter().zip(h).filter(|(score, _)| **score >= threshold);
+            let (n, sum) = found.fold((0, 0.0), |(n, sum), (_, h)| (n + 1, sum + f64::from(h.abs())));
+            let of_layer = sum / h.iter().map(|h| f64::from(h.abs())).sum::<f64>();
+            println!(
+                "{name}, layer {layer}: recall {of_layer:.4}, picked {:.3}",
+                f64::from(n) / h.len() as f64
+            );
+            (recall, picked) = (recall + of_layer / 4.0, picked + f64::from(n) / h.len() as f64 / 4.0);
+        }
+        assert!(
+            recall >= 0.99 && picked <= 0.3,
+            "{name}: recall {recall}, {picked} of the neurons are picked"
+        );
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// Tokens of one kind, then of another, one a step.

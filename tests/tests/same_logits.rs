@@ -10,8 +10,9 @@ use llmrt_graph::quant::COMMON;
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_models::{SparseMode, SparseOptions, StepOutput};
+use llmrt_tests::fixtures::{fixture, fixtures};
 use llmrt_tests::models::TinyLlama;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Rows of 256 and 512 elements suit every type; 300 tokens are no whole number of panels. One token is worth a team of
@@ -43,17 +44,8 @@ fn logits_do_not_depend_on_threads_instruction_set_chunks_or_company() {
 fn neurons_that_give_zeros_are_left_out_without_a_trace() {
     let _plugin = PLUGIN.lock();
     let dir = tempfile::tempdir().unwrap();
-    for (dtype, activation) in [
-        (DType::F32, "relu"),
-        (DType::F16, "relu2"),
-        (DType::BF16, "relu"),
-        (DType::Q4_0, "relu"),
-        (DType::Q4_0, "drelu"),
-        (DType::Q8_0, "relu2"),
-        (DType::Q5_1, "relu"),
-        (DType::Q4_K, "relu"),
-        (DType::Q6_K, "drelu"),
-    ] {
+    let activations = ["relu", "relu2", "drelu"].into_iter().cycle();
+    for (dtype, activation) in COMMON.into_iter().zip(activations) {
         let model = TinyLlama { dtype, ..MODEL }.write(dir.path());
         let sparse = |host: &Arc<Host>, mode, n_threads| {
             let overrides = vec![format!("llama.hidden_activation=str:{activation}")];
@@ -71,6 +63,39 @@ fn neurons_that_give_zeros_are_left_out_without_a_trace() {
                 let what = format!("{dtype}, {activation}, {}, {n_threads} threads", isa.name());
                 let mut exact = sparse(&host, SparseMode::Exact, n_threads);
                 mix(&mut exact, vec![1, 2, 5, 8, 16, 17, 37, 64], &expected, &what);
+            }
+        }
+    }
+}
+
+/// Files of PowerInfer, whose neurons are rows of every matrix and have predictors; networks without a gate of other files.
+#[test]
+fn neurons_of_files_by_others_are_left_out_without_a_trace() {
+    let _plugin = PLUGIN.lock();
+    let files = |folder: &str, names: &[&str]| -> Vec<PathBuf> {
+        let dir = fixtures(folder);
+        names.iter().filter_map(|name| fixture(dir.as_ref()?, &format!("{name}.gguf"))).collect()
+    };
+    let with_predictors = ["llama", "bamboo", "falcon", "opt", "llama.q4_0", "opt.q4_0"]
+        .map(|name| format!("{name}.powerinfer"));
+    let with_predictors = files("powerinfer", &with_predictors.each_ref().map(String::as_str));
+    let others = files("archs", &["arcee-dense", "nemotron-dense"]);
+    let (predict, exact) = ((SparseMode::Predict, SparseMode::Predict), (SparseMode::Exact, SparseMode::Off));
+    let all = with_predictors.iter().flat_map(|file| [(file, predict), (file, exact)]);
+    for (file, (mode, whole_mode)) in all.chain(others.iter().map(|file| (file, exact))) {
+        let of = |host: &Arc<Host>, mode, n_threads| {
+            let sparse = SparseOptions { mode, ..SparseOptions::default() };
+            subject(host, file, &OpenOptions::default(), sparse, n_threads, BLOCK_SIZE)
+        };
+        let expected: Vec<Rows> = {
+            let mut alone = of(&host(Isa::best()), whole_mode, 2);
+            (0..N_TEXTS).map(|text| whole(&mut alone, text)).collect()
+        };
+        for isa in Isa::available() {
+            let host = host(isa);
+            for n_threads in [1, 3] {
+                let what = format!("{}, {mode:?}, {}, {n_threads} threads", file.display(), isa.name());
+                mix(&mut of(&host, mode, n_threads), vec![1, 2, 5, 8, 16, 17, 37, 64], &expected, &what);
             }
         }
     }
@@ -131,8 +156,8 @@ fn check(model: &Path, dtype: DType) {
     }
 }
 
-/// A runner, and the size of its cache's blocks.
-struct Subject(DeviceRunner, usize);
+/// A runner, the size of its cache's blocks, and of its vocabulary.
+struct Subject(DeviceRunner, usize, usize);
 
 /// Bits of logits after each token of a text.
 type Rows = Vec<Vec<u32>>;
@@ -197,7 +222,7 @@ struct Part {
 
 /// The logits after each token of a step. Each sequence has blocks of its own, whatever else there is.
 fn step(runner: &mut Subject, parts: &[Part]) -> Rows {
-    let Subject(runner, block_size) = runner;
+    let Subject(runner, block_size, n_vocab) = runner;
     let max_blocks = N_BATCH / *block_size;
     let mut paged = PagedArrays { n_blocks: N_BATCH * max_blocks, ..PagedArrays::default() };
     let mut batch = Batch { query_starts: vec![0], max_blocks, ..Batch::default() };
@@ -206,7 +231,7 @@ fn step(runner: &mut Subject, parts: &[Part]) -> Rows {
         for position in part.first..end {
             batch.output_ids.push(batch.tokens.len() as i32);
             batch.rows.push(OutputRow { id, position });
-            batch.tokens.push(token(part.text, position) as i32);
+            batch.tokens.push(token(part.text, position, *n_vocab) as i32);
             batch.positions.push(position as i32);
             paged.slots.push((part.seq * N_BATCH + position) as i32);
         }
@@ -220,15 +245,15 @@ fn step(runner: &mut Subject, parts: &[Part]) -> Rows {
     let needs = vec![None; batch.rows.len()];
     Runner::forward(runner, &StepInputs { batch: &batch, output: StepOutput::Logits, needs }).unwrap();
     let rows = runner.rows().unwrap();
-    rows.logits.chunks_exact(MODEL.n_vocab as usize).map(bits).collect()
+    rows.logits.chunks_exact(*n_vocab).map(bits).collect()
 }
 
 fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-fn token(text: usize, i: usize) -> u32 {
-    3 + ((i * i * 7 + text * 31 + i) % 290) as u32
+fn token(text: usize, i: usize, n_vocab: usize) -> usize {
+    3 + (i * i * 7 + text * 31 + i) % (n_vocab - 10)
 }
 
 /// Numbers that look random, the same each time (an LCG of Knuth's).
@@ -287,5 +312,6 @@ fn subject(
     };
     let load = LoadOptions { check_tensors: true, ..LoadOptions::default() };
     let runner = DeviceRunner::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap();
-    Subject(runner, block_size)
+    let n_vocab = runner.model().config.n_vocab as usize;
+    Subject(runner, block_size, n_vocab)
 }

@@ -22,8 +22,12 @@ fn mutated_model_files_are_read_or_refused() {
     let Some(dir) = fixtures("archs") else { return };
     let [known, _] = architectures(&dir);
     // One parser reads them all: as many mutations as 10 files would have.
-    let n = (10 * N / known.len() as u64).min(N);
-    each(&known, |bytes| {
+    mutated_tables(&known, (10 * N / known.len() as u64).min(N));
+}
+
+/// Mutates the tables of model files in so many ways each.
+fn mutated_tables(paths: &[impl AsRef<Path>], n: u64) {
+    each(paths, |bytes| {
         // The data of tensors are not looked at: the tables alone are mutated.
         let tables = Gguf::parse(bytes, bytes.len() as u64).unwrap().data_offset as usize;
         let n_data = (bytes.len() - tables) as u64;
@@ -35,6 +39,16 @@ fn mutated_model_files_are_read_or_refused() {
             Some(())
         });
     });
+}
+
+#[test]
+fn mutated_models_of_powerinfer_are_read_or_refused() {
+    let Some(dir) = fixtures("powerinfer") else { return };
+    let mut paths = files(&dir, ".gguf");
+    paths.retain(|path| path.to_string_lossy().ends_with(".powerinfer.gguf"));
+    assert!(paths.len() >= 6);
+    // Together more than the number of each other format.
+    mutated_tables(&paths, N / 4);
 }
 
 #[test]

@@ -64,6 +64,35 @@ fn logits_are_those_of_powerinfer() {
     }
 }
 
+/// GGUF files that are made of them compute the same, and commands take those of another type as they take theirs.
+#[test]
+fn what_is_made_of_a_file_has_its_logits() {
+    let out = tempfile::tempdir().unwrap();
+    for (name, dir, model) in files(&ARCHS, ".powerinfer.gguf") {
+        let stored = |of: &str| f32s(&std::fs::read(dir.join(format!("{name}.{of}.f32"))).unwrap());
+        let plain = out.path().join(format!("{name}.gguf"));
+        succeed(llmrt(["sparse", "convert"]).arg(&model).arg(&plain));
+        for mode in ["exact", "off"] {
+            let error = nmse(&eval(&dir, &plain, &["--sparse", mode]), &stored("exact"));
+            assert!(error <= 1e-6, "{name} as GGUF, {mode}: NMSE {error}");
+        }
+        let smaller = out.path().join(format!("{name}.q8_0.powerinfer.gguf"));
+        succeed(llmrt(["quantize"]).arg(&model).arg(&smaller).arg("Q8_0"));
+        assert!(std::fs::read(&smaller).unwrap().starts_with(b"PWRI"));
+        let errors = [("predict", "logits"), ("exact", "exact")]
+            .map(|(mode, of)| nmse(&eval(&dir, &smaller, &["--sparse", mode]), &stored(of)));
+        println!("{name:<10} Q8_0 NMSE {errors:?}");
+        // Other predictors pick others.
+        assert!(errors[0] <= 2e-2 && errors[1] <= 2e-3, "{name} as Q8_0: NMSE {errors:?}");
+        for command in [&["inspect"][..], &["plan"], &["sparse", "convert"]] {
+            let mut command = llmrt(command);
+            let is_convert = command.get_args().count() > 1;
+            command.arg(&smaller).args(is_convert.then(|| out.path().join(format!("{name}.again.gguf"))));
+            succeed(&mut command);
+        }
+    }
+}
+
 #[test]
 fn exact_has_the_bits_of_off_in_any_chunks_and_threads() {
     let bits = |v: Vec<f32>| v.into_iter().map(f32::to_bits).collect::<Vec<_>>();
