@@ -55,7 +55,7 @@ fn pool_line(device: &str, s: &PoolStats) -> String {
 }
 
 /// What a decoded token needed of the weights, in a line; none if it was not counted.
-fn needed_line(needed: &NeededWork) -> Option<String> {
+fn needed_line(needed: &NeededWork, mode: &str) -> Option<String> {
     let [n_picked, n_neurons] = needed.neurons;
     let per_token = |n: u64| bytes(n / needed.n_tokens.max(1));
     let share = |[part, all]: [u64; 2]| 100.0 * part as f64 / all.max(1) as f64;
@@ -65,7 +65,7 @@ fn needed_line(needed: &NeededWork) -> Option<String> {
     };
     (needed.n_tokens > 0).then(|| {
         format!(
-            "a decoded token took {neurons}{} of {} of the matrices ({:.1} %), over {}",
+            "a decoded token took {neurons}{} of {} of the matrices ({:.1} %), over {}, with --sparse {mode}",
             per_token(needed.bytes[0]),
             per_token(needed.bytes[1]),
             share(needed.bytes),
@@ -171,7 +171,8 @@ impl Session {
                 "step programs: {n_prepared} made before the first step in {time:.1} ms, {n_misses} for steps of other shapes"
             ));
             note(self.kv_line());
-            needed_line(&runner.work().needed).iter().for_each(note);
+            let mode = runner.model().sparse_mode().map_or("auto", SparseMode::name);
+            needed_line(&runner.work().needed, mode).iter().for_each(note);
             if let Some(recall) = self.recall {
                 let percent = 100.0 * recall;
                 note(format_args!(

@@ -75,7 +75,7 @@ pub enum Error {
 
     /// Neurons are to be picked by predictors that the file does not have.
     #[error(
-        "layer {layer} has no predictor (`fc1`, `fc2` and `ffn_down_t`), which --sparse predict needs: use --sparse exact, or a file with predictors"
+        "layer {layer} has no predictor (`fc1`, `fc2` and `ffn_down_t`), which --sparse predict needs: use --sparse exact, or a file with predictors, which `llmrt sparse predictor` trains and `llmrt sparse convert` writes"
     )]
     NoPredictors {
         /// The layer.

@@ -85,6 +85,17 @@ impl Model {
         }
     }
 
+    /// Which neurons are computed: what was requested, and for `Auto` what the model has.
+    pub fn sparse_mode(&self) -> Result<SparseMode> {
+        let has_predictors = || self.tensors.keys().any(|name| name.contains(".fc1."));
+        Ok(match self.config.neurons.options.mode {
+            SparseMode::Auto if !self.skips_zeros()? => SparseMode::Off,
+            SparseMode::Auto if has_predictors() => SparseMode::Predict,
+            SparseMode::Auto => SparseMode::Exact,
+            mode => mode,
+        })
+    }
+
     /// Whether products need not read all of their weights, since much of what they multiply is zero.
     pub fn skips_zeros(&self) -> Result<bool> {
         Ok(self.graph(&BatchShape::SMALLEST)?.graph.is_sparse())

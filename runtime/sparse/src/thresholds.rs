@@ -72,9 +72,31 @@ fn at(matrix: &Matrix<'_>, intervals: f64) -> f32 {
     }
 }
 
+/// The share of inputs whose magnitude is below a threshold, by their quantiles.
+pub fn zeros_below(quantiles: &[f32], threshold: f32) -> f64 {
+    let n_below = quantiles.partition_point(|&q| q < threshold);
+    let intervals = match quantiles.get(n_below.wrapping_sub(1)..).unwrap_or_default() {
+        [a, b, ..] => (n_below - 1) as f64 + f64::from((threshold - a) / (b - a)),
+        _ => n_below.saturating_sub(1) as f64,
+    };
+    intervals / quantiles.len().saturating_sub(1).max(1) as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_share_below_a_threshold_is_what_it_was_chosen_for() {
+        let quantiles = ramp(4.0);
+        for share in [0.0, 0.25, 0.4, 0.553] {
+            let threshold = uniform(&[Matrix { bytes: 1, quantiles: &quantiles }], share)[0];
+            assert!((zeros_below(&quantiles, threshold) - share).abs() < 1e-6, "{share}");
+        }
+        assert_eq!([0.0, -1.0, 4.0, 9.0].map(|t| zeros_below(&quantiles, t)), [0.0, 0.0, 1.0, 1.0]);
+        assert_eq!([&[][..], &[1.0]].map(|quantiles| zeros_below(quantiles, 2.0)), [0.0, 0.0]);
+        assert_eq!(zeros_below(&[0.0, 0.0, 1.0], 0.5), 0.75);
+    }
 
     fn ramp(top: f32) -> Vec<f32> {
         (0..=100).map(|i| top * i as f32 / 100.0).collect()

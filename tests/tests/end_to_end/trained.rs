@@ -25,8 +25,10 @@ fn output(args: &[&str], name: &str, sparse: &str) -> (String, String) {
 }
 
 fn story(name: &str, sparse: &str) -> (String, String) {
+    // Of the modes `magnitude` alone: inputs below this count as zeros. For predictors it would be another threshold.
+    let threshold: &[&str] = if sparse == "magnitude" { &["--sparse-threshold", "0.05"] } else { &[] };
     let args = ["run", "--raw", "--temp", "0", "-n", "120", "-v", "-p", "Once upon a time"];
-    output(&args, name, sparse)
+    output(&[&args, threshold].concat(), name, sparse)
 }
 
 /// The share of neurons that a decoded token took, in percent.
@@ -46,9 +48,10 @@ fn each_mode_writes_a_story_and_exact_that_of_off() {
     let vocabulary: HashSet<String> = words(&known).into_iter().collect();
     for name in MODELS {
         let (off, _) = story(name, "off");
-        for sparse in ["exact", "predict"] {
+        for sparse in ["exact", "predict", "magnitude"] {
             let (text, stderr) = story(name, sparse);
-            assert!(sparse == "predict" || text == off, "{name}: {text}\n{off}");
+            assert!(stderr.contains(&format!("with --sparse {sparse}")), "{stderr}");
+            assert!(sparse != "exact" || text == off, "{name}: {text}\n{off}");
             let found = words(&text);
             let n_known = found.iter().filter(|word| vocabulary.contains(*word)).count();
             assert!(found.len() > 60, "{name} {sparse}: {text}");

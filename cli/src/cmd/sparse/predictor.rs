@@ -6,7 +6,7 @@ use crate::args::{Global, ModelArgs};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::{self, OpenModel};
-use crate::output::{self, note};
+use crate::output::{self, n_things, note};
 use clap::Args;
 use llmrt_abi::DType;
 use llmrt_engine::TokenId;
@@ -30,7 +30,7 @@ pub struct Predictor {
     pub file: PathBuf,
     /// Most tokens of it; inputs and values of all of them are held in memory.
     #[arg(long, value_name = "N", default_value_t = 4096)]
-    #[arg(value_parser = clap::value_parser!(u32).range(20..))]
+    #[arg(value_parser = clap::value_parser!(u32).range(LEAST_TOKENS as i64..))]
     pub tokens: u32,
     /// Numbers between the two matrices of a predictor [default: a quarter of a hidden state].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -50,6 +50,9 @@ pub struct Predictor {
     #[command(flatten)]
     pub loading: ModelArgs,
 }
+
+/// Fewer tokens leave none, or a single one, to test predictors with.
+const LEAST_TOKENS: usize = 20;
 
 /// Tokens of a window.
 const WINDOW: usize = 256;
@@ -71,6 +74,13 @@ impl Predictor {
         let name = model.name.clone();
         let mut tokens = profile::tokens(&model, &self.file)?;
         tokens.truncate(self.tokens as usize);
+        if tokens.len() < LEAST_TOKENS {
+            let found = n_things(tokens.len(), "token");
+            let problem = format!(
+                "has {found}, expected at least {LEAST_TOKENS}: give a longer text, of some thousand tokens"
+            );
+            return Err(Error::usage(format_args!("{}: {problem}", self.file.display())));
+        }
 
         let recorded = self.record(global, model, &tokens, dims.len())?;
         let zeros = recorded.iter().flat_map(|layer| &layer.h).filter(|h| **h == 0.0).count();
@@ -88,6 +98,8 @@ impl Predictor {
         file.predictor_recall = Some(tested.recall as f32);
         inputs::save(&path, &file, &bytes)?;
         output::table(&[">LAYER", ">FIRE", ">PICKED", ">RECALL"], &tested.rows)?;
+        output::print(format_args!("\n"))?;
+        output::table(&[">THRESHOLD", ">PICKED", ">RECALL"], &tested.by_threshold)?;
         note(format_args!("{}: predictors of {name}, threshold {}", path.display(), tested.threshold));
         Ok(())
     }
@@ -102,10 +114,12 @@ impl Predictor {
     ) -> Result<Vec<Recorded>> {
         let mut session = profile::session(global, model, &self.loading, WINDOW.min(tokens.len()))?;
         let mut recorded: Vec<Recorded> = (0..n_layers).map(|_| Recorded::default()).collect();
-        for window in tokens.chunks(WINDOW) {
+        for (i, window) in tokens.chunks(WINDOW).enumerate() {
             let is_residual = |name: &str| layer_of_residual(name).is_some();
             session.core.runner_mut().product_inputs(window, &is_residual, &mut |name, _, rows| {
                 if let Some(layer) = layer_of_residual(name).and_then(|layer| recorded.get_mut(layer)) {
+                    // The last of a window is what the FFN reads.
+                    layer.x.truncate(i * WINDOW * (rows.len() / window.len()));
                     layer.x.extend_from_slice(rows);
                 } else if let Some(layer) = layer_of_neurons(name).and_then(|layer| recorded.get_mut(layer)) {
                     layer.h.extend_from_slice(rows);
@@ -161,7 +175,12 @@ struct Tested {
     recall: f64,
     /// By layer: share of neurons that fire, share that is picked, recall by magnitude.
     rows: Vec<Vec<String>>,
+    /// By threshold: share that is picked, recall, of all layers alike.
+    by_threshold: Vec<Vec<String>>,
 }
+
+/// Recalls whose thresholds are shown beside the one that was requested.
+const RECALLS: [f64; 6] = [0.9, 0.95, 0.98, 0.99, 0.995, 0.999];
 
 impl Tested {
     fn new(
@@ -172,7 +191,7 @@ impl Tested {
         recall: f64,
     ) -> Tested {
         let layers = recorded.iter().zip(dims).zip(trained);
-        let scored: Vec<Vec<(f32, f64)>> = layers
+        let scored: Vec<Scored> = layers
             .map(|((recorded, &(n_embd, n_ff)), trained)| {
                 let x = recorded.x.chunks_exact(n_embd as usize).skip(n_trained);
                 let scores = x.flat_map(|x| trained.scores(x));
@@ -181,29 +200,61 @@ impl Tested {
             })
             .collect();
         // Layers count alike, however large their values are.
-        let weighed = |layer: &Vec<(f32, f64)>| {
+        let weighed = |layer: &Scored| {
             let sum: f64 = layer.iter().map(|(_, h)| h).sum();
             layer.iter().map(|(score, h)| (*score, h / sum.max(f64::MIN_POSITIVE))).collect::<Vec<_>>()
         };
         let mut all: Vec<_> = scored.iter().flat_map(weighed).collect();
-        let threshold = train::threshold(&mut all, recall);
-        let is_picked = |(score, _): &&(f32, f64)| *score >= threshold;
-        let recall = |layer: &Vec<(f32, f64)>| {
-            let found: f64 = layer.iter().filter(is_picked).map(|(_, h)| h).sum();
-            found / layer.iter().map(|(_, h)| h).sum::<f64>().max(f64::MIN_POSITIVE)
-        };
-        let row = |(i, layer): (usize, &Vec<(f32, f64)>)| {
-            let share = |n: usize| format!("{:.1} %", 100.0 * n as f64 / layer.len().max(1) as f64);
+        let mut threshold_for = |recall| train::threshold(&mut all, recall);
+        let threshold = threshold_for(recall);
+        let mut thresholds: Vec<f32> =
+            RECALLS.map(&mut threshold_for).into_iter().chain([threshold]).collect();
+        thresholds.sort_unstable_by(|a, b| b.total_cmp(a));
+        thresholds.dedup();
+
+        let mean =
+            |of: &dyn Fn(&Scored) -> f64| scored.iter().map(of).sum::<f64>() / scored.len().max(1) as f64;
+        let row = |(i, layer): (usize, &Scored)| {
+            let fire = layer.iter().filter(|(_, h)| *h > 0.0).count() as f64 / layer.len().max(1) as f64;
             vec![
                 i.to_string(),
-                share(layer.iter().filter(|(_, h)| *h > 0.0).count()),
-                share(layer.iter().filter(is_picked).count()),
-                format!("{:.2} %", 100.0 * recall(layer)),
+                percent(fire, 1),
+                percent(picked(layer, threshold), 1),
+                percent(recall_of(layer, threshold), 2),
             ]
         };
-        let mean = scored.iter().map(recall).sum::<f64>() / scored.len().max(1) as f64;
-        Tested { threshold, recall: mean, rows: scored.iter().enumerate().map(row).collect() }
+        let row_of_threshold = |&t: &f32| {
+            vec![
+                t.to_string(),
+                percent(mean(&|layer| picked(layer, t)), 1),
+                percent(mean(&|layer| recall_of(layer, t)), 2),
+            ]
+        };
+        Tested {
+            threshold,
+            recall: mean(&|layer| recall_of(layer, threshold)),
+            rows: scored.iter().enumerate().map(row).collect(),
+            by_threshold: thresholds.iter().map(row_of_threshold).collect(),
+        }
     }
+}
+
+/// A layer's scores, and the magnitudes of what these neurons gave.
+type Scored = Vec<(f32, f64)>;
+
+/// The share of neurons whose score is not below the threshold.
+fn picked(layer: &Scored, threshold: f32) -> f64 {
+    layer.iter().filter(|(score, _)| *score >= threshold).count() as f64 / layer.len().max(1) as f64
+}
+
+/// The share that these have of all magnitudes.
+fn recall_of(layer: &Scored, threshold: f32) -> f64 {
+    let found: f64 = layer.iter().filter(|(score, _)| *score >= threshold).map(|(_, h)| h).sum();
+    found / layer.iter().map(|(_, h)| h).sum::<f64>().max(f64::MIN_POSITIVE)
+}
+
+fn percent(share: f64, decimals: usize) -> String {
+    format!("{:.decimals$} %", 100.0 * share)
 }
 
 /// Puts predictors into the file, in F16; their bytes.
@@ -231,9 +282,14 @@ fn set_predictors(file: &mut SparseFile, dims: &[(u64, usize)], trained: &[Train
     bytes
 }
 
-/// The layer whose FFN reads the residual stream of this name.
+/// The layer whose FFN reads the residual stream of this name: that after attention, or where there is none (attention and FFN
+/// side by side) that which the layer begins with.
 fn layer_of_residual(name: &str) -> Option<usize> {
-    name.strip_prefix("ffn_inp-")?.parse().ok()
+    let layer = |prefix| name.strip_prefix(prefix)?.parse::<usize>().ok();
+    match name {
+        "inp_embd" | "inp_scaled" => Some(0),
+        _ => layer("ffn_inp-").or_else(|| Some(layer("l_out-")? + 1)),
+    }
 }
 
 /// The layer whose neurons are multiplied with this matrix.

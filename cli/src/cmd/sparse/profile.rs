@@ -71,6 +71,17 @@ impl Profile {
             }
         }
 
+        if file.n_tokens > measured.n_tokens {
+            let before = n_things(file.n_tokens as usize, "token");
+            note(format_args!("{}: its counts over {before} are replaced by those of fewer", path.display()));
+        }
+        if !file.splits.is_empty() {
+            file.splits.clear();
+            note(format_args!(
+                "{}: its splits are removed, since they were made by earlier counts: `llmrt sparse solve --measure` makes others",
+                path.display()
+            ));
+        }
         file.n_tokens = measured.n_tokens;
         file.counts = measured.counts().map_err(|e| Error::file(&path, e))?;
         file.quantiles = measured.quantiles();

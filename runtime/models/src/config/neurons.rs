@@ -40,6 +40,19 @@ pub enum SparseMode {
     Magnitude,
 }
 
+impl SparseMode {
+    /// As `--sparse` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SparseMode::Auto => "auto",
+            SparseMode::Off => "off",
+            SparseMode::Exact => "exact",
+            SparseMode::Predict => "predict",
+            SparseMode::Magnitude => "magnitude",
+        }
+    }
+}
+
 /// How the user chooses neurons.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SparseOptions {

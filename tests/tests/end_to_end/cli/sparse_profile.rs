@@ -31,6 +31,11 @@ fn model_and_story(dir: &Path, activation: Option<&str>) -> (PathBuf, PathBuf) {
     (model, story)
 }
 
+/// The numbers of a line, whatever else is in it.
+fn numbers(line: &str) -> Vec<f64> {
+    line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
 fn profile(model: &Path, story: &Path, args: &[&str]) -> SparseFile {
     succeed(llmrt(["sparse", "profile", "-f"]).arg(story).arg(model).args(args));
     SparseFile::parse(&std::fs::read(model.with_extension("sparse.gguf")).unwrap()).unwrap()
@@ -67,6 +72,12 @@ fn thresholds_for_two_fifths_of_the_bytes_cost_little_and_greedy_ones_less_than_
     assert!(greedy <= 1.02 * equal && greedy < 1.3 * off, "greedy {greedy}, uniform {equal}, off {off}");
     let run = succeed(llmrt(["run", "-n", "16", "-p", "Once", "--sparse", "magnitude", "-m"]).arg(&model));
     assert!(!run.stdout.is_empty());
+    // A model without zeros has no counts, and a report of what the thresholds leave out.
+    let report = json(llmrt(["sparse", "report", "--json"]).arg(&model));
+    let bytes = |mode: &str| report["bytes_per_token"][mode].as_f64();
+    let share = bytes("magnitude").unwrap() / bytes("dense").unwrap();
+    assert!(share > 0.6 && share < 0.75 && bytes("exact").is_none(), "{report}");
+    assert!(text(&succeed(llmrt(["sparse", "report"]).arg(&model)).stdout).contains("magnitude"));
 }
 
 #[test]
@@ -78,7 +89,20 @@ fn a_text_of_nothing_is_refused() {
         let refused = fail(llmrt(["sparse", command, "-f"]).arg(&story).arg(&model), 2);
         assert!(refused.contains("story.txt: there is no text in it: give one"), "{refused}");
     }
+    // Nothing would be left to test predictors with.
+    std::fs::write(&story, "Once upon a time").unwrap();
+    let refused = fail(llmrt(["sparse", "predictor", "-f"]).arg(&story).arg(&model), 2);
+    assert!(refused.contains("tokens, expected at least 20"), "{refused}");
     assert!(!model.with_extension("sparse.gguf").exists());
+    // A text that is shorter than the one before replaces its counts, with a note.
+    let long = dir.path().join("long.txt");
+    std::fs::write(&long, "Once upon a time there was a dog. ".repeat(3)).unwrap();
+    let notes = |story: &Path| {
+        let out = succeed(llmrt(["sparse", "profile", "-f"]).arg(story).arg(&model));
+        String::from_utf8(out.stderr).unwrap()
+    };
+    assert!(!notes(&long).contains("replaced"));
+    assert!(notes(&story).contains("are replaced by those of fewer"));
 }
 
 #[test]
@@ -92,6 +116,7 @@ fn neurons_that_fire_are_counted_and_reported_and_a_file_of_another_model_is_ref
     assert!((0.2..0.9).contains(&zeros), "{zeros}");
     let report = text(&succeed(llmrt(["sparse", "report"]).arg(&model)).stdout);
     assert!(report.contains("counted over 100 tokens") && report.contains("exact"), "{report}");
+    assert!(!report.contains("magnitude"), "{report}");
 
     // The activation decides what the file counts.
     let other = ["--override-kv", "llama.hidden_activation=str:relu2"];
@@ -102,6 +127,15 @@ fn neurons_that_fire_are_counted_and_reported_and_a_file_of_another_model_is_ref
     assert!(refused.contains("`llmrt sparse profile MODEL -f TEXT --force`"), "{refused}");
     let forced = profile(&model, &story, &[&other[..], &["--force", "--chunks", "1"]].concat());
     assert!(forced.counts.len() == 4 && forced.counts != file.counts);
+    for args in [&["report"][..], &["solve", "--vram-budget", "1"]] {
+        let command = || {
+            let mut command = llmrt([&["sparse"], args].concat());
+            command.arg(&model);
+            command
+        };
+        assert!(fail(&mut command(), 3).contains("was made for stories.gguf"));
+        succeed(command().args(other));
+    }
 }
 
 #[test]
@@ -115,11 +149,24 @@ fn trained_predictors_pick_what_gives_most_and_make_a_model_that_predicts() {
     profile(&model, &story, &[]);
     let args = ["sparse", "predictor", "--recall", "0.9", "--epochs", "3", "-f"];
     let table = text(&succeed(llmrt(args).arg(&story).arg(&model)).stdout);
-    assert!(table.contains("RECALL") && table.lines().count() == 5, "{table}");
+    let (layers, thresholds) = table.split_once("\n\n").expect("two tables");
+    assert!(layers.contains("RECALL") && layers.lines().count() == 5, "{table}");
+    // From the highest threshold to the lowest, more neurons are picked, and they have more of the magnitudes.
+    let numbers: Vec<Vec<f64>> = thresholds.lines().skip(1).map(numbers).collect();
+    assert!(numbers.len() > 4, "{table}");
+    for pair in numbers.windows(2) {
+        assert!(pair[0][0] > pair[1][0] && pair[0][1] <= pair[1][1] && pair[0][2] <= pair[1][2], "{table}");
+    }
     let bytes = std::fs::read(model.with_extension("sparse.gguf")).unwrap();
     let file = SparseFile::parse(&bytes).unwrap();
     assert_eq!((file.predictors.len(), file.counts.len()), (8, 4), "counts are kept");
     assert_eq!(file.predictors[1].ne, [48, 448, 1, 1]);
+    let chosen =
+        numbers.iter().find(|row| row[0] as f32 == file.predictor_threshold.unwrap()).expect("its threshold");
+    assert!(
+        chosen[2] >= 90.0 && (chosen[2] / 100.0 - f64::from(file.predictor_recall.unwrap())).abs() < 1e-3,
+        "{table}"
+    );
 
     let out = dir.path().join("stories.powerinfer.gguf");
     succeed(llmrt(["sparse", "convert"]).arg(&model).arg(&out));
