@@ -20,7 +20,7 @@ pub fn check_output<'a>(
         return Err(Error::usage(format!("-: {problem}")));
     }
     if inputs.into_iter().any(|input| is_same_file(input, output)) {
-        let problem = "is what would be converted: give the GGUF file another name";
+        let problem = "is read by this command: give the output another name";
         return Err(Error::usage(format!("{}: {problem}", output.display())));
     }
     if output.is_dir() {

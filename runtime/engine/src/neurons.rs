@@ -11,7 +11,7 @@ use adaptation::Sizes;
 pub(crate) use adaptation::{Adaptation, Swap};
 pub(crate) use dividing::Dividing;
 pub use rates::Rate;
-pub use source::index_beside;
+pub use source::{counts_folder, index_beside};
 pub use time::NeuronTimes;
 
 use crate::error::Result;

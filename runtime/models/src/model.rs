@@ -4,7 +4,7 @@ use crate::arch::{self, Arch, DraftLayers};
 use crate::batch::{BatchShape, ModelGraph, StepOutput};
 use crate::blocks::classifier;
 use crate::builder::{Builder, Lookup};
-use crate::config::{Config, SparseMode, SparseOptions};
+use crate::config::{Config, HiddenActivation, SparseMode, SparseOptions};
 use crate::error::{Error, Result};
 use crate::spec::ModelSpec;
 use llmrt_abi::DType;
@@ -76,7 +76,9 @@ impl Model {
         self.config.neurons.options = options;
         let tensors = |name: &str| self.tensors.get(name).copied();
         let model = Model::of(self.config, self.arch, self.n_blocks, self.drafts, &tensors)?;
-        let skips = model.skips_zeros()?;
+        // A last matrix by neurons skips zeros of any activation, but SiLU makes none.
+        let makes_none = model.config.neurons.activation == Some(HiddenActivation::Silu);
+        let skips = !makes_none && model.skips_zeros()?;
         match mode {
             SparseMode::Exact | SparseMode::Predict if !skips => {
                 Err(Error::NoZeros { arch: model.config.arch })

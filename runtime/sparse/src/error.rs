@@ -76,7 +76,9 @@ pub enum Error {
     BadCount { neuron: usize, found: f64 },
     #[error("{found} neurons, the model's layer has {expected}: these are counts of another model")]
     WrongCounts { found: usize, expected: usize },
-    #[error("counts of {found} layers, the model has {expected}: they are of another model")]
+    #[error(
+        "counts of {found} layers, the model has {expected}: they are of another model, or those of a layer are missing"
+    )]
     WrongLayers { found: usize, expected: usize },
     #[error(
         "predictor `{tensor}` is {found:?}, expected {expected}: it is of another model, or not in torch's order"

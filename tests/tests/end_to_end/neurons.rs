@@ -1,6 +1,8 @@
 //! `--vram-budget` as a user has it: neurons of a sparse model on a simulated device and on the CPU.
 
+use llmrt_sparse::Counts;
 use llmrt_sparse::index::{LayerIndex, NeuronIndex};
+use llmrt_sparse::stats::{self, SparseFile, path_beside};
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 use llmrt_tests::fixtures::{counted_llama, root};
 use llmrt_tests::models::TinyLlama;
@@ -311,4 +313,29 @@ fn the_neurons_of_an_index_are_on_the_device() {
     std::fs::write(beside, index.to_vec().unwrap()).unwrap();
     let (_, stderr) = story(&mut on("sim:sim"), &model, &flags);
     assert!(stderr.contains("parts of blocks") && neurons_of(&stderr)[0] == 4 * 320, "{stderr}");
+}
+
+/// 448 neurons a layer are no whole number of the solver's groups of 256; counts that are all 0 choose none, with a note.
+#[test]
+fn layers_of_any_number_of_neurons_are_divided() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("stories.gguf");
+    std::fs::copy(root().join("cli/assets/stories.gguf"), &model).unwrap();
+    let relu = ["--override-kv", "llama.hidden_activation=str:relu"];
+    let text = root().join("tests/fixtures/trained/stories.txt");
+    succeed(llmrt(["sparse", "profile", "--chunks", "2", "-f"]).arg(text).arg(&model).args(relu));
+    let (expected, _) = story(&mut llmrt([""; 0]), &model, &relu);
+    let flags = [&relu[..], &["-b", "8", "-c", "128", "--vram-budget", "0.003"]].concat();
+    let (text, stderr) = story(&mut on("sim:sim"), &model, &flags);
+    let [device, cpu] = neurons_of(&stderr);
+    assert!(device > 500 && cpu > 200 && device + cpu == 4 * 448, "{stderr}");
+    assert_eq!(text, expected, "{stderr}");
+
+    let beside = path_beside(&model);
+    let mut file = SparseFile::parse(&std::fs::read(&beside).unwrap()).unwrap();
+    file.counts.iter_mut().for_each(|counts| *counts = Counts::new(vec![0.0; 448]).unwrap());
+    stats::write(std::fs::File::create(&beside).unwrap(), &file, |_, _| Ok(())).unwrap();
+    let (text, stderr) = story(&mut on("sim:sim"), &model, &flags);
+    assert_eq!((text, neurons_of(&stderr)), (expected, [0, 4 * 448]), "{stderr}");
+    assert!(stderr.contains("all counts of active neurons are 0"), "{stderr}");
 }

@@ -117,4 +117,16 @@ fn auto_is_off_where_few_neurons_give_zeros() {
     );
     let (exact, counts_neurons, stderr) = run(&["--sparse", "exact"]);
     assert!(exact == off && counts_neurons && !stderr.contains("auto is off"), "{stderr}");
+
+    // A file that cannot be read has no counts, and is noted with what helps.
+    let whole = std::fs::read(&beside).unwrap();
+    for damaged in [&[][..], b"text", &whole[..whole.len() / 2]] {
+        std::fs::write(&beside, damaged).unwrap();
+        let (auto, counts_neurons, stderr) = run(&[]);
+        assert!(auto == off && counts_neurons, "{stderr}");
+        assert!(
+            stderr.contains("or is damaged") && stderr.contains("profile MODEL -f TEXT --force"),
+            "{stderr}"
+        );
+    }
 }

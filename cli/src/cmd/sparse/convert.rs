@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 /// Convert between PowerInfer's model files and GGUF.
 ///
-/// A GGUF model gets its predictors from torch's files or from its file of statistics; one made of a PowerInfer model
+/// A model gets its predictors from torch's files or from its file of statistics; one made of a PowerInfer model
 /// leaves them in OUT.sparse.gguf, where counts of active neurons go, too. Matrices whose blocks run across are quantised again, which is reported.
 #[derive(Args, Debug)]
 pub struct Convert {
@@ -39,7 +39,7 @@ pub struct Convert {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub to: Option<Format>,
     /// Predictors: a folder with model_<layer>.pt, and config.json with sparse_threshold, or a file of statistics
-    /// [default: IN.sparse.gguf].
+    /// [default: IN.sparse.gguf, else those of the model].
     #[arg(long, value_name = "DIR|FILE")]
     pub predictors: Option<PathBuf>,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use crate::model::OpenModel;
 use crate::new_file::NewFile;
 use crate::output::note;
 use clap::Args;
+use llmrt_engine::neurons::counts_folder;
 use llmrt_gguf::TensorInfo;
 use llmrt_sparse::stats::{self, SparseFile};
 use llmrt_sparse::{Counts, ModelId, digest, folder};
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 /// Where counts come from.
 #[derive(Args, Debug)]
 pub struct CountsArgs {
-    /// Folder with activation_<layer>.pt, how often each neuron was active [default: the counts of MODEL.sparse.gguf].
+    /// Folder with activation_<layer>.pt, how often each neuron was active [default: the counts of MODEL.sparse.gguf, else the folder
+    /// `activation` beside the model].
     #[arg(long, value_name = "DIR")]
     pub activation: Option<PathBuf>,
     /// Tokens that were counted over [default: the file's, else the largest count].
@@ -48,11 +50,14 @@ impl Counted {
 
 /// The counts of a model whose layers have so many neurons.
 pub fn counts(args: &CountsArgs, model: &OpenModel, n_ff: &[usize]) -> Result<Counted> {
-    let beside = match &args.activation {
-        Some(_) => None,
-        None => Some(required_stats(model)?),
+    let folder = counts_folder(&model_path(model));
+    let is_folder = args.activation.is_none() && !stats_path(model).exists() && folder.is_dir();
+    let (activation, beside) = match &args.activation {
+        None if is_folder => (Some(folder), None),
+        None => (None, Some(required_stats(model)?)),
+        given => (given.clone(), None),
     };
-    counted(args, model, beside, n_ff)
+    counted(&CountsArgs { activation, tokens: args.tokens }, model, beside, n_ff)
 }
 
 /// The same, with the statistics beside the model that count if no folder is given.
@@ -117,9 +122,12 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Where a model's statistics are: `x.sparse.gguf` beside `x.gguf`.
 pub fn stats_path(model: &OpenModel) -> PathBuf {
-    let path =
-        model.files.files().next().map_or_else(|| PathBuf::from(&model.name), |file| file.path.clone());
-    stats::path_beside(&path)
+    stats::path_beside(&model_path(model))
+}
+
+/// The first file of a model.
+fn model_path(model: &OpenModel) -> PathBuf {
+    model.files.files().next().map_or_else(|| PathBuf::from(&model.name), |file| file.path.clone())
 }
 
 /// The statistics beside a model, if there are any, and the file's bytes. Those of another model are an error.

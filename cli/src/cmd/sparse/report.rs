@@ -16,6 +16,8 @@ use std::path::PathBuf;
 
 /// Report which share of its neurons makes most of a model's activations, and the bytes that a token reads in each mode of --sparse.
 ///
+/// FOR 90 % is the share of a layer's neurons, the most active first, that have 90 % of its activations.
+///
 /// Bytes are predictions of what must be read, not measurements: with exact, of the feed-forward parts the gate, or without one up,
 /// in full, of the rest what is active; with magnitude, of each matrix what is not below the thresholds of `sparse thresholds`.
 #[derive(Args, Debug)]

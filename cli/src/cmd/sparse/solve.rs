@@ -99,6 +99,10 @@ impl Solve {
         };
         if counted.layers.iter().all(|counts| counts.total() == 0.0) {
             note(format_args!("{}: all counts are 0: an empty split", self.model.display()));
+        } else if budget > 0 && neurons.iter().all(|&k| k == 0) {
+            let why = "no neuron is worth it: there is room for less than a group of neurons, no layer has as many as --threshold, or the \
+                       device is too slow";
+            note(format_args!("{}: {why}: an empty split", self.model.display()));
         }
         let chosen = counted.layers.iter().zip(&neurons);
         let index = NeuronIndex {

@@ -1,7 +1,7 @@
 //! How much room devices have for neurons, found by placing: first with all neurons on the CPU, then with as many as fit.
 
 use super::source::{OfIndex, Source, free};
-use super::{IndexUse, NeuronOptions, Undivided, UndividedCause, sparse_networks, split, time};
+use super::{IndexUse, NeuronOptions, Undivided, UndividedCause, bytes_of, sparse_networks, split, time};
 use crate::error::{Error, Result};
 use crate::memory::{DevicePlan, gib, in_units};
 use crate::options::EngineOptions;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const MARGIN: u64 = 256 << 20;
 
 /// How often a device gets fewer neurons before it gets none.
-const MAX_TRIALS: u32 = 8;
+const MAX_TRIALS: u32 = 10;
 
 /// The bytes on each device that a placement takes.
 type PlanOf<'a> = dyn Fn(&PlacementState) -> Result<Vec<DevicePlan>> + 'a;
@@ -262,7 +262,12 @@ impl<'a> Dividing<'a> {
         let placed = room.min(all);
         // Neurons take memory to compute in, too, so fewer bytes of them than are missing may do.
         let scaled = u128::from(missing) * u128::from(placed) / (u128::from(missing) + u128::from(placed));
-        let fewer = if self.n_trials[device] < MAX_TRIALS { scaled as u64 + 1 } else { placed };
+        // Less than a block of neurons may change nothing.
+        let block = self.networks.iter().map(|network| bytes_of(network, network.block as usize)).max();
+        let fewer = match self.n_trials[device] < MAX_TRIALS {
+            true => (scaled as u64).max(block.unwrap_or(1)).min(placed),
+            false => placed,
+        };
         self.too_many[device] = self.too_many[device].saturating_add(room - placed).saturating_add(fewer);
         true
     }

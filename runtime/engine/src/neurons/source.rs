@@ -12,9 +12,6 @@ use llmrt_sparse::stats::{Split, check_counts, path_beside};
 use llmrt_sparse::{Counts, folder};
 use std::path::{Path, PathBuf};
 
-/// Beside a model: PowerInfer's counts.
-const FOLDER: &str = "activation";
-
 /// Neurons by network.
 pub(super) type Lists = Vec<Vec<u32>>;
 
@@ -234,6 +231,11 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Where PowerInfer's counts of a model are: the folder `activation` beside it.
+pub fn counts_folder(model: &Path) -> PathBuf {
+    model.with_file_name("activation")
+}
+
 /// Where PowerInfer's index of a model is: `x.gguf.generated.gpuidx` beside `x.gguf`.
 pub fn index_beside(model: &Path) -> PathBuf {
     let mut name = model.as_os_str().to_os_string();
@@ -312,7 +314,7 @@ fn check_split(split: &Split, networks: &[Network]) -> std::result::Result<(), S
 fn counts(files: &ModelFiles, networks: &[Network]) -> Result<(Option<Counted>, Vec<Split>)> {
     let none = (None, Vec::new());
     let Some(model) = files.files().next().map(|file| &file.path) else { return Ok(none) };
-    let (stats, folder) = (path_beside(model), model.with_file_name(FOLDER));
+    let (stats, folder) = (path_beside(model), counts_folder(model));
     let (source, counts, n_tokens, splits) = match (stats.exists(), folder.is_dir()) {
         (true, _) => {
             let found = stats_of(files, model)?;

@@ -338,6 +338,14 @@ fn a_report_has_zeros_and_the_share_of_neurons_that_is_active() {
     let words = ["sparse".into(), "report".into(), path(&model), "--activation".into(), path(&activation)];
     let table = stdout(words);
     assert!(table.contains("FOR 99 %") && table.contains("BYTES A TOKEN"), "{table}");
+    // PowerInfer's folder is found beside the model, where `run` finds it, too.
+    std::fs::create_dir(dir.path().join("activation")).unwrap();
+    for layer in ["activation_0.pt", "activation_1.pt"] {
+        std::fs::copy(activation.join(layer), dir.path().join("activation").join(layer)).unwrap();
+    }
+    assert_eq!(stdout(["sparse".into(), "report".into(), path(&model)]), table);
+    let few = fail(llmrt(["sparse", "report", "--tokens", "1"]).arg(&model), 2);
+    assert!(few.contains("--tokens 1: a neuron was active in "), "{few}");
 }
 
 #[test]

@@ -192,4 +192,28 @@ fn trained_predictors_pick_what_gives_most_and_make_a_model_that_predicts() {
     let found = line(&[]).unwrap();
     assert!(found.contains(&format!("{:.2} %", 100.0 * recall)), "{found}");
     assert_eq!([line(&["--sparse", "exact"]), line(&["--sparse-threshold", "0.5"])], [None, None]);
+    let silu = [
+        "run",
+        "-n",
+        "1",
+        "-p",
+        "a",
+        "--override-kv",
+        "llama.hidden_activation=str:silu",
+        "--sparse",
+        "exact",
+    ];
+    assert!(fail(llmrt(silu).arg("-m").arg(&out), 3).contains("exact"), "SiLU makes no zeros in any layout");
+
+    // Predictors that are trained for a file with predictors replace these when it is converted.
+    succeed(llmrt(args).arg(&story).arg(&out).args(["--seed", "7"]));
+    let again = dir.path().join("again.powerinfer.gguf");
+    succeed(llmrt(["sparse", "convert", "--to", "powerinfer"]).arg(&out).arg(&again));
+    let fc1 = |path: &Path| {
+        let bytes = std::fs::read(path).unwrap();
+        let gguf = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
+        let tensor = gguf.tensors.iter().find(|t| t.name == "blk.0.fc1.weight").unwrap();
+        bytes[tensor.offset as usize..][..tensor.nbytes as usize].to_vec()
+    };
+    assert_ne!(fc1(&out), fc1(&again));
 }

@@ -33,20 +33,23 @@ enum Source<'a> {
 }
 
 impl<'a> Predictors<'a> {
-    /// The given ones, else those of the model's file, else those beside it. What is written for PowerInfer has some.
+    /// The given ones, else those beside the model, else those of its file. What is written for PowerInfer has some.
     pub fn find(given: Option<&Path>, model: &'a OpenModel, to: Format) -> Result<Option<Predictors<'a>>> {
         let is_fc = |t: &&TensorInfo| t.name.ends_with(".fc1.weight") || t.name.ends_with(".fc2.weight");
         let own: Vec<_> = model.files.model.tensors.iter().filter(is_fc).cloned().collect();
-        let beside = || inputs::stats_beside(model);
+        // Where the file has some, those beside it may be of another model.
+        let beside = || match own.is_empty() || inputs::own_stats(model)?.is_some() {
+            true => inputs::stats_beside(model),
+            false => Ok(None),
+        };
+        let has_predictors = |(file, _): &(SparseFile, Vec<u8>)| !file.predictors.is_empty();
         let found = match given {
             Some(dir) if dir.is_dir() => Some(of_torch(dir, model)?),
             Some(file) => Some(of_stats(inputs::stats_of(model, file)?)),
-            None if !own.is_empty() => {
-                let threshold = model.metadata().f32("powerinfer.sparse_threshold");
-                let recall = model.metadata().f32(RECALL_KEY);
-                Some(Predictors { threshold, recall, tensors: own, source: Source::Model(model) })
-            }
-            None => beside()?.map(of_stats),
+            None => match beside()?.filter(has_predictors) {
+                Some(stats) => Some(of_stats(stats)),
+                None => Some(of_file(model, own)),
+            },
         };
         let found = found.filter(|predictors| !predictors.tensors.is_empty());
         if found.is_none() && to == Format::Powerinfer {
@@ -104,6 +107,12 @@ impl<'a> Predictors<'a> {
         }
         Ok(self)
     }
+}
+
+fn of_file(model: &OpenModel, tensors: Vec<TensorInfo>) -> Predictors<'_> {
+    let threshold = model.metadata().f32("powerinfer.sparse_threshold");
+    let recall = model.metadata().f32(RECALL_KEY);
+    Predictors { threshold, recall, tensors, source: Source::Model(model) }
 }
 
 fn of_stats((file, bytes): (SparseFile, Vec<u8>)) -> Predictors<'static> {
