@@ -156,6 +156,11 @@ fn logits_are_those_of_whole_networks_for_every_division() {
                 // embedding once. Two devices exchange as much.
                 let of_token = N_LAYERS as u64 * (2 * N_EMBD + RANK) + N_EMBD;
                 assert!(report.copied_bytes <= n_devices as u64 * 4 * of_token, "{name}: {report}");
+                let is_divided = report.neurons.iter().filter(|(n, _)| *n > 0).count() > 1;
+                assert!(
+                    !is_divided || report.copied_bytes >= N_LAYERS as u64 * 4 * 2 * N_EMBD,
+                    "{name}: {report}"
+                );
                 let neurons: u64 = report.neurons.iter().map(|(n, _)| n).sum();
                 assert_eq!(neurons, N_LAYERS as u64 * u64::from(N_FF), "{report}");
             }

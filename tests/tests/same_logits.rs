@@ -80,6 +80,8 @@ fn neurons_of_files_by_others_are_left_out_without_a_trace() {
         .map(|name| format!("{name}.powerinfer"));
     let with_predictors = files("powerinfer", &with_predictors.each_ref().map(String::as_str));
     let others = files("archs", &["arcee-dense", "nemotron-dense"]);
+    assert!(fixtures("powerinfer").is_none() || with_predictors.len() == 6);
+    assert!(fixtures("archs").is_none() || others.len() == 2);
     let (predict, exact) = ((SparseMode::Predict, SparseMode::Predict), (SparseMode::Exact, SparseMode::Off));
     let all = with_predictors.iter().flat_map(|file| [(file, predict), (file, exact)]);
     for (file, (mode, whole_mode)) in all.chain(others.iter().map(|file| (file, exact))) {

@@ -1,5 +1,10 @@
 //! What a model needs before anything is loaded: where it would run, and how many bytes of what on which device.
 
+mod units;
+
+pub(crate) use units::gib;
+pub use units::in_units;
+
 use crate::error::{Error, Result};
 use crate::neurons::{Dividing, Undivided, UndividedCause};
 use crate::options::{BLOCK_SIZE, EngineOptions};
@@ -105,21 +110,6 @@ impl MemoryPlan {
     }
 }
 
-/// `1536` bytes as `1.5 KiB`.
-pub fn in_units(n: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let power = (n.max(1).ilog2() / 10).min(5);
-    match power {
-        0 => format!("{n} B"),
-        _ => format!("{:.1} {}", n as f64 / (1u64 << (10 * power)) as f64, UNITS[power as usize]),
-    }
-}
-
-/// Bytes in GiB as options take them, rounded up to four decimals.
-pub(crate) fn gib(n: u64) -> f64 {
-    (n as f64 / (1u64 << 30) as f64 * 1e4).ceil() / 1e4
-}
-
 impl PlacementPlan {
     /// Reads the model and places its largest step. Loads nothing.
     ///
@@ -175,14 +165,21 @@ impl PlacementPlan {
             let undivided = None;
             let mut placement =
                 PlacementPlan { model, devices, sharing, vram_budget, resolved, undivided, warnings, notes };
-            let Some((d, plan)) = placement.first_short_of_memory() else {
+            let placed: Vec<u64> =
+                placement.resolved.report.neurons.iter().map(|(_, bytes)| *bytes).collect();
+            let short = placement.first_short_of_memory();
+            if short.is_none() && dividing.fitted(&placed) {
+                PlacementPlan { model, devices, sharing, warnings, notes, .. } = placement;
+                continue;
+            }
+            let Some((d, plan)) = short else {
                 let no_room = dividing.undivided.iter().filter(|why| why.cause == UndividedCause::NoRoom);
                 placement.notes.extend(no_room.map(|why| why.reason.clone()));
                 placement.undivided = left_out.or(dividing.undivided);
                 placement.notes.extend(dividing.skipped_split.into_iter().chain(dividing.skipped_index));
                 return Ok(placement);
             };
-            if dividing.take_off(d, plan.missing()) {
+            if dividing.failed_on(d, plan.missing(), &placed)? {
                 PlacementPlan { model, devices, sharing, warnings, notes, .. } = placement;
                 continue;
             }
@@ -201,7 +198,8 @@ impl PlacementPlan {
                 sharing = shared(&devices, &mut warnings);
                 let (free, compute) = (plan.free.unwrap_or(0), plan.compute);
                 let why = format!(
-                    "{} is not used: it has {} free, and computing takes {}: give a smaller -b or -c, or free more",
+                    "{} is not used: of the {} that may be used, computing takes {}: free more of its memory, or give a larger \
+                     --vram-budget, or a smaller -b or -c",
                     plan.device,
                     in_units(free),
                     in_units(compute)

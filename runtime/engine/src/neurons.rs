@@ -3,6 +3,7 @@
 
 mod adaptation;
 mod dividing;
+mod limit;
 mod rates;
 mod source;
 mod time;

@@ -76,9 +76,7 @@ impl Model {
         self.config.neurons.options = options;
         let tensors = |name: &str| self.tensors.get(name).copied();
         let model = Model::of(self.config, self.arch, self.n_blocks, self.drafts, &tensors)?;
-        // A last matrix by neurons skips zeros of any activation, but SiLU makes none.
-        let makes_none = model.config.neurons.activation == Some(HiddenActivation::Silu);
-        let skips = !makes_none && model.skips_zeros()?;
+        let skips = model.skips_zeros()?;
         match mode {
             SparseMode::Exact | SparseMode::Predict if !skips => {
                 Err(Error::NoZeros { arch: model.config.arch })
@@ -100,7 +98,9 @@ impl Model {
 
     /// Whether products need not read all of their weights, since much of what they multiply is zero.
     pub fn skips_zeros(&self) -> Result<bool> {
-        Ok(self.graph(&BatchShape::SMALLEST)?.graph.is_sparse())
+        // A last matrix by neurons skips zeros of any activation, but SiLU makes none.
+        let makes_zeros = self.config.neurons.activation != Some(HiddenActivation::Silu);
+        Ok(makes_zeros && self.graph(&BatchShape::SMALLEST)?.graph.is_sparse())
     }
 
     /// Names of the weights the model uses, in order of first use: embedding, layers, head.

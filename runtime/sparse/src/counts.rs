@@ -45,7 +45,8 @@ impl Counts {
     /// Each neuron with the mean of its block of so many, which therefore stays together in [`Counts::order`].
     pub fn by_blocks(&self, size: usize) -> Counts {
         let of_block = |block: &[f64]| {
-            let mean = block.iter().map(|n| n / block.len() as f64).sum();
+            // Rounding may pass the largest number.
+            let mean = block.iter().map(|n| n / block.len() as f64).sum::<f64>().min(f64::MAX);
             std::iter::repeat_n(mean, block.len())
         };
         Counts(self.0.chunks(size.max(1)).flat_map(of_block).collect())

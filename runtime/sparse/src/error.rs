@@ -95,6 +95,10 @@ pub enum Error {
         llmrt_gguf::NEURON_INDEX_ARCH
     )]
     NotAnIndex,
+    #[error(
+        "is no neuron index, or is damaged ({problem}): write it again with `llmrt sparse solve --force`, or remove it"
+    )]
+    DamagedIndex { problem: String },
     #[error("has {found} tensors for {n_layers} layers, expected two each: write the index again")]
     IndexTensors { found: usize, n_layers: u64 },
     #[error("tensor `{}` is {found}: expected {expected}; write the index again", shown(tensor))]
@@ -122,13 +126,14 @@ pub enum Error {
 
     // Files of statistics.
     #[error(
-        "is no file of sparse statistics: expected GGUF with `general.architecture` {}",
+        "is no file of sparse statistics: expected GGUF with `general.architecture` {}; remove it, or make it again with \
+         `llmrt sparse profile MODEL -f TEXT --force`",
         crate::stats::ARCH
     )]
     NotStats,
     #[error(
-        "is no file of sparse statistics, or is damaged ({}): remove it, or make it again with `llmrt sparse profile MODEL -f TEXT --force`",
-        problem.split(';').next().unwrap_or_default()
+        "is no file of sparse statistics, or is damaged ({problem}): remove it, or make it again with `llmrt sparse profile MODEL -f \
+         TEXT --force`, and `sparse predictor` where it had predictors"
     )]
     DamagedStats { problem: String },
     #[error("is of version {found}, this llmrt reads {expected}: make it again")]
@@ -148,4 +153,10 @@ pub enum Error {
     // Requests to the solver.
     #[error("{what} is {found}: expected {expected}")]
     BadRequest { what: &'static str, found: String, expected: &'static str },
+}
+
+/// What is wrong with a file by the parser of GGUF, without what helps with a model's file.
+pub(crate) fn cause(e: &llmrt_gguf::Error) -> String {
+    let text = e.to_string();
+    text.rsplit_once("; ").map_or(text.clone(), |(cause, _)| cause.to_string())
 }

@@ -6,11 +6,10 @@
 
 use llmrt_abi::DType;
 use llmrt_gguf::writer::{self, Tables};
-use llmrt_gguf::{
-    Error as GgufError, Flavour, Gguf, Metadata, NEURON_INDEX_ARCH, TensorInfo, TensorShape, Value,
-};
+use llmrt_gguf::{Flavour, Gguf, Metadata, NEURON_INDEX_ARCH, TensorInfo, TensorShape, Value};
 
 use crate::Error;
+use crate::error::cause;
 
 const LAYERS_KEY: &str = "generic.gpu_index.block_count";
 const BYTES_KEY: &str = "split.vram_capacity";
@@ -36,11 +35,15 @@ pub struct LayerIndex {
 impl NeuronIndex {
     /// Reads the whole file.
     pub fn parse(bytes: &[u8]) -> Result<NeuronIndex, Error> {
-        let gguf = Gguf::parse(bytes, bytes.len() as u64).map_err(|e| match e {
+        NeuronIndex::parsed(bytes).map_err(|e| match e {
             // What helps with a model's file does not help here.
-            GgufError::BadMagic { .. } | GgufError::BadVersion { .. } => Error::NotAnIndex,
-            e => e.into(),
-        })?;
+            Error::Gguf(e) => Error::DamagedIndex { problem: cause(&e) },
+            e => e,
+        })
+    }
+
+    fn parsed(bytes: &[u8]) -> Result<NeuronIndex, Error> {
+        let gguf = Gguf::parse(bytes, bytes.len() as u64)?;
         let is_index = gguf.metadata.str("general.architecture") == Some(NEURON_INDEX_ARCH);
         if gguf.flavour != Flavour::PowerInfer || !is_index {
             return Err(Error::NotAnIndex);

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// Where counts come from.
 #[derive(Args, Debug)]
 pub struct CountsArgs {
-    /// Folder with activation_<layer>.pt, how often each neuron was active [default: the counts of MODEL.sparse.gguf, else the folder
-    /// `activation` beside the model].
+    /// Folder with activation_<layer>.pt, how often each neuron was active [default: the counts of MODEL.sparse.gguf; of `report` and
+    /// `solve`, where there is no such file, the folder `activation` beside the model].
     #[arg(long, value_name = "DIR")]
     pub activation: Option<PathBuf>,
     /// Tokens that were counted over [default: the file's, else the largest count].
@@ -37,9 +37,7 @@ impl Counted {
         let all = self.layers.iter().flat_map(|counts| counts.as_slice()).copied();
         self.recorded_tokens.unwrap_or_else(|| all.fold(1.0, f64::max).ceil() as u64)
     }
-}
 
-impl Counted {
     /// Of neurons that stay together the mean of all.
     pub fn by_blocks(self, layers: &[Layer<'_>]) -> Counted {
         let recorded_tokens = Some(self.n_tokens());
@@ -78,7 +76,7 @@ pub fn counted(
     let most = layers.iter().flat_map(Counts::as_slice).copied().fold(0.0, f64::max);
     if let Some(n) = args.tokens.filter(|&n| (n as f64) < most) {
         return Err(Error::usage(format_args!(
-            "--tokens {n}: a neuron was active in {most}: give the number of tokens that were counted over"
+            "--tokens {n}: a neuron was active in {most} tokens: give the number of tokens that were counted over"
         )));
     }
     let recorded = beside.map(|file| file.n_tokens).filter(|&n| n > 0);

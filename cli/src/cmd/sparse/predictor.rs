@@ -51,7 +51,7 @@ pub struct Predictor {
     pub loading: ModelArgs,
 }
 
-/// Fewer tokens leave none, or a single one, to test predictors with.
+/// With fewer tokens, the tenth that is held out has less than two.
 const LEAST_TOKENS: usize = 20;
 
 /// Tokens of a window.
@@ -249,7 +249,9 @@ fn picked(layer: &Scored, threshold: f32) -> f64 {
 
 /// The share that these have of all magnitudes.
 fn recall_of(layer: &Scored, threshold: f32) -> f64 {
-    let found: f64 = layer.iter().filter(|(score, _)| *score >= threshold).map(|(_, h)| h).sum();
+    let picked = layer.iter().filter(|(score, _)| *score >= threshold);
+    // From 0 on, since the sum of nothing is -0.
+    let found = picked.fold(0.0, |sum, (_, h)| sum + h);
     found / layer.iter().map(|(_, h)| h).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 

@@ -14,6 +14,7 @@ use llmrt_engine::{EngineOptions, TokenId};
 use llmrt_models::{SparseMode, SparseOptions, takes_threshold};
 use llmrt_sparse::Counts;
 use llmrt_sparse::magnitudes::Magnitudes;
+use llmrt_sparse::stats::SparseFile;
 use llmrt_tokenizer::EncodeOptions;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,21 +72,13 @@ impl Profile {
             }
         }
 
-        if file.n_tokens > measured.n_tokens {
-            let before = n_things(file.n_tokens as usize, "token");
-            note(format_args!("{}: its counts over {before} are replaced by those of fewer", path.display()));
-        }
-        if !file.splits.is_empty() {
-            file.splits.clear();
-            note(format_args!(
-                "{}: its splits are removed, since they were made by earlier counts: `llmrt sparse solve --measure` makes others",
-                path.display()
-            ));
-        }
+        let (before, had_splits) = (file.n_tokens, !file.splits.is_empty());
+        file.splits.clear();
         file.n_tokens = measured.n_tokens;
         file.counts = measured.counts().map_err(|e| Error::file(&path, e))?;
         file.quantiles = measured.quantiles();
         inputs::save(&path, &file, &bytes)?;
+        note_replaced(&path, before, had_splits, &file);
         let zeros = match file.counts.is_empty() {
             true => "no neuron gives exact zeros".to_string(),
             false => format!("{:.1} % of the neurons' values are zeros", 100.0 * measured.zeros()),
@@ -97,6 +90,23 @@ impl Profile {
             file.quantiles.len()
         ));
         Ok(())
+    }
+}
+
+/// What became of earlier results: measurements over `before` tokens, and splits.
+fn note_replaced(path: &Path, before: u64, had_splits: bool, file: &SparseFile) {
+    let path = path.display();
+    if before > file.n_tokens {
+        let before = n_things(before as usize, "token");
+        note(format_args!("{path}: what was measured over {before} is replaced by this, over fewer"));
+    }
+    if had_splits {
+        let remedy = "`llmrt sparse solve --measure` makes others";
+        note(format_args!("{path}: splits by earlier counts are removed: {remedy}"));
+    }
+    if !file.thresholds.is_empty() {
+        let remedy = "`llmrt sparse thresholds` chooses others";
+        note(format_args!("{path}: thresholds by earlier measurements are kept: {remedy}"));
     }
 }
 

@@ -41,8 +41,9 @@ impl Report {
     /// Prints a row for each layer, then the bytes.
     pub fn run(&self) -> Result<()> {
         let model = OpenModel::open(Some(&self.model), &model::table_options(&self.open))?;
+        // A folder of counts is instead of what is beside the model.
         let beside = match self.counts.activation {
-            Some(_) => inputs::own_stats(&model)?,
+            Some(_) => None,
             None => inputs::stats_beside(&model)?.map(|(file, _)| file),
         };
         let magnitude = beside.as_ref().and_then(|file| magnitude_bytes(&model, file));

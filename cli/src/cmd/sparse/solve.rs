@@ -24,8 +24,8 @@ use std::path::PathBuf;
 /// Choose the neurons of a device, and write PowerInfer's index of them.
 ///
 /// The budget holds attention, predictors and the output matrix first, then keys and values, then neurons. Those are chosen for the
-/// most activations, or, with --device-rate, for the least time of a token; in whole blocks where the last matrix has some across
-/// neurons. Memory to compute in comes on top, so give a budget
+/// most activations, or, with --device-rate, for the least time of a token; of a quantised file in whole blocks of its
+/// last matrices. Memory to compute in comes on top, so give a budget
 /// below that of `run`. Without --ctx there are no keys and values; --ctx 0 is the length that the model was trained on. Flags that only
 /// --measure needs are refused without it.
 ///
@@ -100,9 +100,18 @@ impl Solve {
         if counted.layers.iter().all(|counts| counts.total() == 0.0) {
             note(format_args!("{}: all counts are 0: an empty split", self.model.display()));
         } else if budget > 0 && neurons.iter().all(|&k| k == 0) {
-            let why = "no neuron is worth it: there is room for less than a group of neurons, no layer has as many as --threshold, or the \
-                       device is too slow";
-            note(format_args!("{}: {why}: an empty split", self.model.display()));
+            let why = match self.device_rate {
+                Some(_) => "the device is too slow, or has room for less than a group of neurons".to_string(),
+                None if self.threshold > 0 => {
+                    format!(
+                        "there is room for less than a group of neurons, or no layer has {}",
+                        self.threshold
+                    )
+                }
+                None => "there is room for less than a group of neurons".to_string(),
+            };
+            let group = UPSTREAM_BATCH;
+            note(format_args!("{}: {why} (a group is {group}): an empty split", self.model.display()));
         }
         let chosen = counted.layers.iter().zip(&neurons);
         let index = NeuronIndex {

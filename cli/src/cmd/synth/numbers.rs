@@ -43,7 +43,7 @@ struct RareRow {
 /// as the others, they have an eighth of these' deviation together.
 const SMALL: f32 = 0.05;
 
-/// How often a sum is positive that should be, nearly always.
+/// How often the sums of `positive` rows are positive.
 const POSITIVE: f64 = 0.995;
 
 impl Numbers {

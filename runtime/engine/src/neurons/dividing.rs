@@ -1,5 +1,6 @@
 //! How much room devices have for neurons, found by placing: first with all neurons on the CPU, then with as many as fit.
 
+use super::limit::Limit;
 use super::source::{OfIndex, Source, free};
 use super::{IndexUse, NeuronOptions, Undivided, UndividedCause, bytes_of, sparse_networks, split, time};
 use crate::error::{Error, Result};
@@ -17,11 +18,16 @@ use std::sync::Arc;
 /// Left free by default, as PowerInfer leaves it.
 const MARGIN: u64 = 256 << 20;
 
-/// How often a device gets fewer neurons before it gets none.
-const MAX_TRIALS: u32 = 10;
-
 /// The bytes on each device that a placement takes.
 type PlanOf<'a> = dyn Fn(&PlacementState) -> Result<Vec<DevicePlan>> + 'a;
+
+/// What is placed besides neurons.
+#[derive(Clone)]
+struct Rest {
+    rows: Vec<DevicePlan>,
+    /// Bytes that it needs of the first device, whatever is given for it: of a limited device no more is placed than fits.
+    needed: u64,
+}
 
 /// A search for the neurons of each device.
 pub(crate) struct Dividing<'a> {
@@ -30,14 +36,12 @@ pub(crate) struct Dividing<'a> {
     source: Source<'a>,
     /// Bytes of the first device that may be used, as long as it is that one.
     pub budget: Option<u64>,
-    /// Bytes that turned out to be too many, by device.
-    too_many: Vec<u64>,
-    /// How often a device got fewer neurons.
-    n_trials: Vec<u32>,
+    /// Most bytes of neurons, by device.
+    limits: Vec<Limit>,
     /// Whether neurons stay together where all seem to fit.
     takes_all: bool,
-    /// Bytes for neurons in the last division, by device; empty: there is none.
-    room: Vec<u64>,
+    /// What is placed without neurons, of these budgets.
+    without_neurons: Option<(Vec<Option<u64>>, Rest)>,
     /// Why the last division is none, or has no neurons on the first device.
     pub undivided: Option<Undivided>,
     /// Why the last division is not that of a split beside the model, if there is one.
@@ -67,10 +71,9 @@ impl<'a> Dividing<'a> {
             options: &options.neurons,
             source: Source::new(files, &options.neurons),
             budget,
-            too_many: vec![0; n_devices],
-            n_trials: vec![0; n_devices],
+            limits: vec![Limit::default(); n_devices],
             takes_all: true,
-            room: Vec::new(),
+            without_neurons: None,
             undivided: whole.map(|why| Undivided::new(UndividedCause::Whole, why)),
             skipped_split: None,
             skipped_index: None,
@@ -98,7 +101,6 @@ impl<'a> Dividing<'a> {
         notes: &mut Vec<String>,
     ) -> Result<Arc<NeuronSplit>> {
         let n_devices = known.budget.len();
-        self.room = Vec::new();
         (self.skipped_split, self.skipped_index) = (None, None);
         if let (Some(split), true) = (&self.options.split, n_devices > 1) {
             return Ok(split.clone());
@@ -121,13 +123,7 @@ impl<'a> Dividing<'a> {
         }
         let none = vec![vec![Vec::new(); networks.len()]; n_devices - 1];
         known.sharing.neurons = Arc::new(split(&networks, &none));
-        let rows = plan_of(known)?;
-        // All that is needed beside neurons, whatever is given for it: of a limited device no more is placed than fits.
-        let limited = std::mem::take(&mut known.budget[0]);
-        let unlimited = plan_of(known);
-        known.budget[0] = limited;
-        let used = |row: &DevicePlan| row.weights + row.kv + row.compute;
-        let needed = used(&unlimited?[0]);
+        let Rest { rows, needed } = self.rest(known, plan_of)?;
         let free_bytes = rows[0].free.unwrap_or(0);
         let names: Vec<&str> = rows[..n_devices - 1].iter().map(|row| row.device.as_str()).collect();
 
@@ -140,13 +136,14 @@ impl<'a> Dividing<'a> {
         }
         let room = rows[..n_devices - 1].iter().enumerate().map(|(d, row)| {
             let margin = if d == 0 && self.budget.is_some() { 0 } else { MARGIN };
-            let dense = if d == 0 { needed } else { used(row) };
-            let taken = dense.saturating_add(margin).saturating_add(self.too_many[d]);
-            row.free.unwrap_or(0).saturating_sub(taken)
+            let taken = if d == 0 { needed } else { used(row) };
+            self.limits[d].of(row.free.unwrap_or(0).saturating_sub(taken.saturating_add(margin)))
         });
         let room: Vec<u64> = room.collect();
         if room[0] == 0 {
-            let why = self.no_room(names[0], free_bytes, needed.saturating_add(self.too_many[0]));
+            // The least that neurons need, too, is more than there is.
+            let needed = if self.limits[0].is_none() { needed.max(free_bytes) } else { needed };
+            let why = self.no_room(names[0], free_bytes, needed);
             self.undivided = Some(Undivided::new(UndividedCause::NoRoom, why));
         }
         if room.iter().all(|&bytes| bytes == 0) {
@@ -155,12 +152,25 @@ impl<'a> Dividing<'a> {
             return Ok(if is_whole { Arc::default() } else { known.sharing.neurons.clone() });
         }
         match self.lists(&is_free, &names, &room, notes) {
-            Ok(lists) => {
-                self.room = room;
-                Ok(Arc::new(split(&networks, &lists)))
-            }
+            Ok(lists) => Ok(Arc::new(split(&networks, &lists))),
             Err(e) => self.failed(e, notes),
         }
+    }
+
+    /// What is placed besides neurons, where `known` has all of these on the CPU.
+    fn rest(&mut self, known: &mut PlacementState, plan_of: &PlanOf<'_>) -> Result<Rest> {
+        if let Some((budget, rest)) = &self.without_neurons
+            && *budget == known.budget
+        {
+            return Ok(rest.clone());
+        }
+        let rows = plan_of(known)?;
+        let limited = std::mem::take(&mut known.budget[0]);
+        let unlimited = plan_of(known);
+        known.budget[0] = limited;
+        let rest = Rest { rows, needed: used(&unlimited?[0]) };
+        self.without_neurons = Some((known.budget.clone(), rest.clone()));
+        Ok(rest)
     }
 
     /// That the first device has no room for neurons, whether for its memory or the budget, and what to do.
@@ -248,38 +258,46 @@ impl<'a> Dividing<'a> {
         Ok(Arc::default())
     }
 
-    /// Gives a device fewer neurons, since so many bytes are missing there; whether that is possible.
-    pub fn take_off(&mut self, device: usize, missing: u64) -> bool {
-        let takes_all = self.undivided.as_ref().is_some_and(|why| why.cause == UndividedCause::AllFit);
-        if takes_all && device == 0 {
-            self.takes_all = false;
-            return true;
+    /// A device lacks so many bytes with so many bytes of neurons on each: whether another division may fit.
+    pub fn failed_on(&mut self, device: usize, missing: u64, placed: &[u64]) -> Result<bool> {
+        let took_all = self.undivided.as_ref().is_some_and(|why| why.cause == UndividedCause::AllFit);
+        if took_all {
+            // Without anything to choose by, layers fall back.
+            let is_divided = device == 0 && self.source.is_there(&self.networks)?;
+            self.takes_all = !is_divided;
+            return Ok(is_divided);
         }
-        let all: u64 = self.networks.iter().map(|network| network.bytes).sum();
-        let Some(&room) = self.room.get(device).filter(|&&room| room > 0) else { return false };
-        self.takes_all = false;
-        self.n_trials[device] += 1;
-        let placed = room.min(all);
-        // Neurons take memory to compute in, too, so fewer bytes of them than are missing may do.
-        let scaled = u128::from(missing) * u128::from(placed) / (u128::from(missing) + u128::from(placed));
-        // Less than a block of neurons may change nothing.
-        let block = self.networks.iter().map(|network| bytes_of(network, network.block as usize)).max();
-        let fewer = match self.n_trials[device] < MAX_TRIALS {
-            true => (scaled as u64).max(block.unwrap_or(1)).min(placed),
-            false => placed,
-        };
-        self.too_many[device] = self.too_many[device].saturating_add(room - placed).saturating_add(fewer);
-        true
+        let (placed, step) = (placed.get(device).copied().unwrap_or(0), self.step());
+        Ok(self.limits.get_mut(device).is_some_and(|limit| limit.failed(placed, missing, step)))
     }
 
-    /// A device is not used any more: the others take its number on.
+    /// All fits with so many bytes of neurons on each device: whether there may be room for more.
+    pub fn fitted(&mut self, placed: &[u64]) -> bool {
+        let step = self.step();
+        let mut limits = self.limits.iter_mut().zip(placed);
+        limits.any(|(limit, placed)| limit.fitted(*placed, step))
+    }
+
+    /// Bytes of the largest block of neurons: fewer make no difference.
+    fn step(&self) -> u64 {
+        let blocks = self.networks.iter().map(|network| bytes_of(network, network.block as usize));
+        blocks.max().unwrap_or(1)
+    }
+
+    /// A device is not used any more: the others take its number on, and begin again.
     pub fn leave_out(&mut self, device: usize) {
-        self.too_many.remove(device);
-        self.n_trials.remove(device);
+        self.limits.remove(device);
+        self.limits.fill_with(Limit::default);
+        (self.takes_all, self.without_neurons) = (true, None);
         if device == 0 {
             self.budget = None;
         }
     }
+}
+
+/// Bytes of a device that a placement takes.
+fn used(row: &DevicePlan) -> u64 {
+    row.weights + row.kv + row.compute
 }
 
 /// Why no network of a graph can be divided; `None`: some can.

@@ -21,6 +21,8 @@ struct Indexed {
     lists: Lists,
     /// Whether these are not the neurons of the index.
     is_rounded: bool,
+    /// How many the index has.
+    n_neurons: usize,
 }
 
 /// Neurons of free networks that an index has on its device.
@@ -177,16 +179,18 @@ impl<'a> Source<'a> {
         if used <= room {
             let rounded = all.is_rounded.then(|| {
                 format!(
-                    "{}: this index has parts of blocks of neurons, which this model's last matrices require whole: as many neurons in the \
-                     blocks of which it has most are on {device}; `llmrt sparse solve --force` chooses whole blocks",
-                    path.display()
+                    "{}: of the {} neurons of this index {} are on {device}, in whole blocks, which this model's last matrices require: \
+                     `llmrt sparse solve --vram-budget GiB --force` chooses whole blocks",
+                    path.display(),
+                    all.n_neurons,
+                    lists.iter().map(Vec::len).sum::<usize>()
                 )
             });
             return Ok(Ok(OfIndex { lists, rounded }));
         }
         Ok(Err(Some(format!(
             "{}: this index is not used: its neurons take {} of {device}, which has room for {} beside what is not neurons: make it \
-             again with `llmrt sparse solve --force` and a --vram-budget that is smaller by {} GiB",
+             again with `llmrt sparse solve --force` and a --vram-budget that is {} GiB less than what it was made for",
             path.display(),
             in_units(used),
             in_units(room),
@@ -266,7 +270,8 @@ fn of_index(path: &Path, networks: &[Network]) -> Result<Indexed> {
         |(layer, network): (&LayerIndex, &Network)| whole_blocks(layer, network.block.max(1) as usize);
     let lists: Lists = index.layers.iter().zip(networks).map(of_layer).collect();
     let is_rounded = index.layers.iter().zip(&lists).any(|(layer, list)| layer.hot != *list);
-    Ok(Indexed { lists, is_rounded })
+    let n_neurons = index.layers.iter().map(|layer| layer.hot.len()).sum();
+    Ok(Indexed { lists, is_rounded, n_neurons })
 }
 
 /// Whole blocks of neurons, of which a layer's index has the most, no more neurons than it has.
@@ -276,11 +281,11 @@ fn whole_blocks(layer: &LayerIndex, block: usize) -> Vec<u32> {
     in_block.sort_by_key(|&(n, i)| (std::cmp::Reverse(n), i));
     let neurons = |&(_, i): &(usize, usize)| (i * block) as u32..((i + 1) * block).min(layer.n_ff) as u32;
     let mut list = Vec::new();
-    for block in in_block.iter().filter(|(n, _)| *n > 0).map(neurons) {
-        if list.len() + block.len() > layer.hot.len() {
-            break;
+    for of_block in in_block.iter().filter(|(n, _)| *n > 0).map(neurons) {
+        // The last block of a layer may be shorter than those before.
+        if list.len() + of_block.len() <= layer.hot.len() {
+            list.extend(of_block);
         }
-        list.extend(block);
     }
     list.sort_unstable();
     list

@@ -4,13 +4,20 @@ use llmrt_abi::DType;
 use llmrt_gguf::{Gguf, Metadata, TensorInfo};
 
 use super::{ARCH, RECALL_KEY, SparseFile, Split, VERSION};
+use crate::error::cause;
 use crate::{Counts, Error, ModelId};
 
 impl SparseFile {
     /// Reads the whole file; predictors stay where they are in it.
     pub fn parse(bytes: &[u8]) -> Result<SparseFile, Error> {
-        let damaged = |e: llmrt_gguf::Error| Error::DamagedStats { problem: e.to_string() };
-        let gguf = Gguf::parse(bytes, bytes.len() as u64).map_err(damaged)?;
+        SparseFile::parsed(bytes).map_err(|e| match e {
+            Error::Gguf(e) => Error::DamagedStats { problem: cause(&e) },
+            e => e,
+        })
+    }
+
+    fn parsed(bytes: &[u8]) -> Result<SparseFile, Error> {
+        let gguf = Gguf::parse(bytes, bytes.len() as u64)?;
         let metadata = &gguf.metadata;
         if metadata.str("general.architecture") != Some(ARCH) {
             return Err(Error::NotStats);

@@ -101,8 +101,8 @@ fn a_text_of_nothing_is_refused() {
         let out = succeed(llmrt(["sparse", "profile", "-f"]).arg(story).arg(&model));
         String::from_utf8(out.stderr).unwrap()
     };
-    assert!(!notes(&long).contains("replaced"));
-    assert!(notes(&story).contains("are replaced by those of fewer"));
+    assert!(!notes(&long).contains("is replaced"));
+    assert!(notes(&story).contains("is replaced by this, over fewer"));
 }
 
 #[test]
@@ -203,7 +203,14 @@ fn trained_predictors_pick_what_gives_most_and_make_a_model_that_predicts() {
         "--sparse",
         "exact",
     ];
-    assert!(fail(llmrt(silu).arg("-m").arg(&out), 3).contains("exact"), "SiLU makes no zeros in any layout");
+    let refused = fail(llmrt(silu).arg("-m").arg(&out), 3);
+    assert!(
+        refused.contains("--sparse") && refused.contains("zeros"),
+        "SiLU makes none in any layout: {refused}"
+    );
+    let auto = &mut llmrt([&["run", "-v", "--ignore-eos", "-n", "3", "-p", "a"], &silu[5..7]].concat());
+    let stderr = String::from_utf8(succeed(auto.arg("-m").arg(&out)).stderr).unwrap();
+    assert!(!stderr.contains("--sparse exact") && !stderr.contains("--sparse predict"), "{stderr}");
 
     // Predictors that are trained for a file with predictors replace these when it is converted.
     succeed(llmrt(args).arg(&story).arg(&out).args(["--seed", "7"]));

@@ -37,10 +37,10 @@ impl<'a> Predictors<'a> {
     pub fn find(given: Option<&Path>, model: &'a OpenModel, to: Format) -> Result<Option<Predictors<'a>>> {
         let is_fc = |t: &&TensorInfo| t.name.ends_with(".fc1.weight") || t.name.ends_with(".fc2.weight");
         let own: Vec<_> = model.files.model.tensors.iter().filter(is_fc).cloned().collect();
-        // Where the file has some, those beside it may be of another model.
-        let beside = || match own.is_empty() || inputs::own_stats(model)?.is_some() {
-            true => inputs::stats_beside(model),
-            false => Ok(None),
+        // Where the file has some, what is beside it may be of another model, which is noted where its counts are not used.
+        let beside = || match inputs::stats_beside(model) {
+            Err(_) if !own.is_empty() => Ok(None),
+            found => found,
         };
         let has_predictors = |(file, _): &(SparseFile, Vec<u8>)| !file.predictors.is_empty();
         let found = match given {
