@@ -267,6 +267,9 @@ impl<'a> Dividing<'a> {
             self.takes_all = !is_divided;
             return Ok(is_divided);
         }
+        if self.options.split.is_some() {
+            return Ok(false);
+        }
         let (placed, step) = (placed.get(device).copied().unwrap_or(0), self.step());
         Ok(self.limits.get_mut(device).is_some_and(|limit| limit.failed(placed, missing, step)))
     }

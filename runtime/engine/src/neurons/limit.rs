@@ -29,7 +29,8 @@ impl Limit {
     /// So many bytes of neurons were placed, and so many bytes are missing; `step` bytes or fewer make no difference. Whether fewer
     /// neurons can be tried.
     pub fn failed(&mut self, placed: u64, missing: u64, step: u64) -> bool {
-        if placed == 0 {
+        // The last trials place what fitted before, then nothing.
+        if placed == 0 || self.n_trials > MAX_TRIALS + 1 {
             return false;
         }
         self.too_many = Some(placed);
@@ -105,5 +106,8 @@ mod tests {
         assert_eq!(found(1000, 1000, 10, |n| if n > 0 { 2000 } else { 0 }).0, 0);
         assert_eq!(found(1000, 1000, 10, |_| 2000).0, 0);
         assert!(!Limit::default().failed(0, 7, 10));
+        // Neurons that stay whatever the limit is.
+        let mut limit = Limit::default();
+        assert!((0..100).filter(|_| limit.failed(500, 7, 10)).count() < 20);
     }
 }
