@@ -63,7 +63,7 @@ fn convert_never_overwrites_what_it_reads() {
     let before = [&model, &tokenizer].map(|path| std::fs::read(path).unwrap());
     for output in [&model, &link, &tokenizer] {
         let stderr = fail(llmrt(["convert", "--force"]).arg(&model).arg(output), 2);
-        assert!(stderr.contains("give the GGUF file another name"), "{stderr}");
+        assert!(stderr.contains("give the output another name"), "{stderr}");
     }
     assert_eq!([&model, &tokenizer].map(|path| std::fs::read(path).unwrap()), before);
 }

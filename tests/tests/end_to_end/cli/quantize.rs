@@ -166,14 +166,14 @@ fn a_split_model_becomes_one_file() {
     let (out, _) = quantized(&name(0), &["q5_k_s"]);
     assert!(std::fs::read(out).unwrap() == whole);
     let stderr = fail(llmrt(["quantize", "--force"]).arg(name(0)).arg(name(1)).arg("q4_0"), 2);
-    assert!(stderr.contains("give the GGUF file another name"), "{stderr}");
+    assert!(stderr.contains("give the output another name"), "{stderr}");
 }
 
 #[test]
 fn nothing_is_overwritten_or_left_half_done() {
     let (dir, model) = model(DType::F32);
     let stderr = fail(llmrt(["quantize", "--force"]).arg(&model).arg(&model).arg("q4_0"), 2);
-    assert!(stderr.contains("give the GGUF file another name"), "{stderr}");
+    assert!(stderr.contains("give the output another name"), "{stderr}");
     let out = dir.path().join("out.gguf");
     std::fs::write(&out, "precious").unwrap();
     let stderr = fail(llmrt(["quantize"]).arg(&model).arg(&out).arg("q4_0"), 1);
