@@ -168,7 +168,11 @@ impl PlacementPlan {
             let placed: Vec<u64> =
                 placement.resolved.report.neurons.iter().map(|(_, bytes)| *bytes).collect();
             let short = placement.first_short_of_memory();
-            if short.is_none() && dividing.fitted(&placed) {
+            let is_tried_again = match &short {
+                None => dividing.fitted(&placed),
+                Some((d, plan)) => dividing.failed_on(*d, plan.missing(), &placed)?,
+            };
+            if is_tried_again {
                 PlacementPlan { model, devices, sharing, warnings, notes, .. } = placement;
                 continue;
             }
@@ -179,10 +183,6 @@ impl PlacementPlan {
                 placement.notes.extend(dividing.skipped_split.into_iter().chain(dividing.skipped_index));
                 return Ok(placement);
             };
-            if dividing.failed_on(d, plan.missing(), &placed)? {
-                PlacementPlan { model, devices, sharing, warnings, notes, .. } = placement;
-                continue;
-            }
             // What is placed may be padded, so what was too much is taken off as well.
             let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
             let left = left.min(budget[d].unwrap_or(left).saturating_sub(plan.missing()));

@@ -29,10 +29,9 @@ const MIN_ZEROS: f64 = 0.75;
 /// Whether `auto` takes all neurons of a model whose activations are zeros, since the counts beside it have too few zeros for any gain;
 /// else those that are not zero, as without counts. The reason, or why there are no counts, is added to the notes.
 pub(crate) fn has_few_zeros(files: &ModelFiles, model: &Model, notes: &mut Vec<String>) -> Result<bool> {
-    let has_predictors = model.tensor_names().iter().any(|name| name.contains(".fc1."));
     let beside = files.files().next().map(|file| &file.path).filter(|path| path_beside(path).exists());
-    let Some(path) = beside.filter(|_| !has_predictors) else { return Ok(false) };
-    if !model.skips_zeros()? {
+    let Some(path) = beside else { return Ok(false) };
+    if model.sparse_mode()? != SparseMode::Exact {
         return Ok(false);
     }
     let name = path_beside(path).display().to_string();

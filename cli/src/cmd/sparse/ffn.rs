@@ -72,15 +72,16 @@ fn layer(model: &OpenModel, i: u32) -> Result<Layer<'_>> {
     Ok(Layer { up, gate, down, is_transposed, predictor_bytes })
 }
 
+/// Whether rows of a tensor are looked up alone. The embeddings of tokens may be the output matrix as well.
+pub fn is_looked_up(model: &OpenModel, name: &str) -> bool {
+    let is_tied = model.files.model.tensor("output.weight").is_none();
+    name.starts_with("position_embd") || (name.starts_with("token_embd") && !is_tied)
+}
+
 /// Bytes that a device holds before any neuron: all but tables in which rows are looked up and the layers' neurons.
 pub fn dense_bytes(model: &OpenModel) -> u64 {
-    // The embeddings of tokens may be the output matrix as well.
-    let looked_up: &[&str] = match model.files.model.tensor("output.weight") {
-        Some(_) => &["token_embd", "position_embd", "rope_freqs"],
-        None => &["position_embd", "rope_freqs"],
-    };
     let is_dense = |t: &&TensorInfo| {
-        let is_looked_up = looked_up.iter().any(|part| t.name.starts_with(part));
+        let is_looked_up = is_looked_up(model, &t.name) || t.name.starts_with("rope_freqs");
         let is_neuron =
             ["ffn_up.", "ffn_gate.", "ffn_down.", "ffn_down_t."].iter().any(|part| t.name.contains(part));
         !is_looked_up && !is_neuron

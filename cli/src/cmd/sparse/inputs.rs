@@ -34,8 +34,7 @@ pub struct Counted {
 impl Counted {
     /// Tokens that were counted over: at least as many as the most active neuron was active in.
     pub fn n_tokens(&self) -> u64 {
-        let all = self.layers.iter().flat_map(|counts| counts.as_slice()).copied();
-        self.recorded_tokens.unwrap_or_else(|| all.fold(1.0, f64::max).ceil() as u64)
+        self.recorded_tokens.unwrap_or_else(|| most_active(&self.layers).ceil() as u64)
     }
 
     /// Of neurons that stay together the mean of all.
@@ -46,15 +45,17 @@ impl Counted {
     }
 }
 
+/// The largest count, or 1.
+fn most_active(layers: &[Counts]) -> f64 {
+    layers.iter().flat_map(Counts::as_slice).copied().fold(1.0, f64::max)
+}
+
 /// The counts of a model whose layers have so many neurons.
 pub fn counts(args: &CountsArgs, model: &OpenModel, n_ff: &[usize]) -> Result<Counted> {
-    let folder = counts_folder(&model_path(model));
-    let is_folder = args.activation.is_none() && !stats_path(model).exists() && folder.is_dir();
-    let (activation, beside) = match &args.activation {
-        None if is_folder => (Some(folder), None),
-        None => (None, Some(required_stats(model)?)),
-        given => (given.clone(), None),
-    };
+    let folder = Some(counts_folder(&model_path(model)));
+    let found = folder.filter(|folder| !stats_path(model).exists() && folder.is_dir());
+    let activation = args.activation.clone().or(found);
+    let beside = if activation.is_none() { Some(required_stats(model)?) } else { None };
     counted(&CountsArgs { activation, tokens: args.tokens }, model, beside, n_ff)
 }
 
@@ -73,7 +74,7 @@ pub fn counted(
         return Err(no_counts(model));
     }
     stats::check_counts(&layers, n_ff).map_err(|e| Error::file(&source, e))?;
-    let most = layers.iter().flat_map(Counts::as_slice).copied().fold(0.0, f64::max);
+    let most = most_active(&layers);
     if let Some(n) = args.tokens.filter(|&n| (n as f64) < most) {
         return Err(Error::usage(format_args!(
             "--tokens {n}: a neuron was active in {most} tokens: give the number of tokens that were counted over"

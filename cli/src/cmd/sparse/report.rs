@@ -46,7 +46,8 @@ impl Report {
             Some(_) => None,
             None => inputs::stats_beside(&model)?.map(|(file, _)| file),
         };
-        let magnitude = beside.as_ref().and_then(|file| magnitude_bytes(&model, file));
+        let dense = read_bytes(&model);
+        let magnitude = beside.as_ref().and_then(|file| magnitude_bytes(&model, file, dense));
         // Models whose neurons give no zeros have thresholds alone.
         let is_counted =
             self.counts.activation.is_some() || beside.as_ref().is_none_or(|file| !file.counts.is_empty());
@@ -55,13 +56,16 @@ impl Report {
                            `llmrt sparse thresholds MODEL` comes next";
             return Err(Error::file(&inputs::stats_path(&model), problem));
         }
-        let mut cost = Bytes { dense: dense_bytes(&model), exact: None, predicted: None, magnitude };
+        let mut cost = Bytes { dense, exact: None, predicted: None, magnitude };
         let counted = match is_counted {
             false => None,
             true => {
                 let layers = ffn::layers(&model)?;
                 let n_ff: Vec<_> = layers.iter().map(Layer::n_ff).collect();
-                let counted = inputs::counts(&self.counts, &model, &n_ff)?;
+                let counted = match beside {
+                    Some(_) => inputs::counted(&self.counts, &model, beside, &n_ff)?,
+                    None => inputs::counts(&self.counts, &model, &n_ff)?,
+                };
                 cost.count(&layers, &counted);
                 Some(counted)
             }
@@ -121,19 +125,15 @@ impl Bytes {
     }
 }
 
-/// Bytes of all weights, but of tables in which rows are looked up, and of predictors.
-fn dense_bytes(model: &OpenModel) -> f64 {
-    let tensors = &model.files.model.tensors;
-    let is_tied = !tensors.iter().any(|t| t.name == "output.weight");
-    let is_read = |name: &str| {
-        let is_looked_up = name.starts_with("position_embd") || (name.starts_with("token_embd") && !is_tied);
-        !is_looked_up && !name.contains(".fc1.") && !name.contains(".fc2.")
-    };
-    tensors.iter().filter(|t| is_read(&t.name)).map(|t| t.nbytes as f64).sum()
+/// Bytes that a token reads where all is computed: of all weights, but of tables in which rows are looked up, and of predictors.
+fn read_bytes(model: &OpenModel) -> f64 {
+    let is_read =
+        |name: &str| !ffn::is_looked_up(model, name) && !name.contains(".fc1.") && !name.contains(".fc2.");
+    model.files.model.tensors.iter().filter(|t| is_read(&t.name)).map(|t| t.nbytes as f64).sum()
 }
 
-/// What a token reads with the thresholds beside the model; `None`, if there are none.
-fn magnitude_bytes(model: &OpenModel, file: &SparseFile) -> Option<f64> {
+/// What a token reads of `dense` bytes with the thresholds beside the model; `None`, if there are none.
+fn magnitude_bytes(model: &OpenModel, file: &SparseFile, dense: f64) -> Option<f64> {
     let skipped = |(name, threshold): &(String, f32)| {
         let (_, quantiles) = file.quantiles.iter().find(|(of, _)| of == name)?;
         let matrix = model.files.model.tensor(&format!("{name}.weight"))?;
@@ -141,7 +141,7 @@ fn magnitude_bytes(model: &OpenModel, file: &SparseFile) -> Option<f64> {
         Some(matrix.nbytes as f64 * (1.0 - read))
     };
     let all = file.thresholds.iter().filter_map(skipped);
-    (!file.thresholds.is_empty()).then(|| dense_bytes(model) - all.sum::<f64>())
+    (!file.thresholds.is_empty()).then(|| dense - all.sum::<f64>())
 }
 
 /// Which share of down is read when this share of neurons is active.

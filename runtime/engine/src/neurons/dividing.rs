@@ -46,7 +46,7 @@ pub(crate) struct Dividing<'a> {
     pub undivided: Option<Undivided>,
     /// Why the last division is not that of a split beside the model, if there is one.
     pub skipped_split: Option<String>,
-    /// The same of an index.
+    /// The same of an index, or why it is not exactly that.
     pub skipped_index: Option<String>,
 }
 
@@ -216,9 +216,8 @@ impl<'a> Dividing<'a> {
         // An index is of one device.
         match self.source.index(&self.networks, is_free, names[0], room[0])? {
             Ok(OfIndex { lists, rounded }) => {
-                notes.retain(|note| Some(note) != rounded.as_ref());
-                notes.extend(rounded);
                 self.chosen_by("the index beside the model is used");
+                self.skipped_index = rounded;
                 let none = vec![Vec::new(); lists.len()];
                 return Ok(std::iter::once(lists).chain(room.iter().skip(1).map(|_| none.clone())).collect());
             }

@@ -1,7 +1,7 @@
 //! What neurons are chosen by, of what is beside a model: PowerInfer's index, and counts of how often each was active. Each is
 //! read once, when it is needed.
 
-use super::{IndexUse, NeuronOptions, alike, bytes_of, hottest};
+use super::{IndexUse, NeuronOptions, alike, bytes_of, hottest, neurons_of};
 use crate::error::{Error, Result};
 use crate::memory::{gib, in_units};
 use crate::sparse::stats_of;
@@ -266,22 +266,22 @@ fn of_index(path: &Path, networks: &[Network]) -> Result<Indexed> {
     let bytes = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
     let index = NeuronIndex::parse(&bytes).map_err(|e| failed(e.to_string()))?;
     index.check_model(&n_ff(networks)).map_err(|e| failed(e.to_string()))?;
-    let of_layer =
-        |(layer, network): (&LayerIndex, &Network)| whole_blocks(layer, network.block.max(1) as usize);
-    let lists: Lists = index.layers.iter().zip(networks).map(of_layer).collect();
+    let of_layers = index.layers.iter().zip(networks);
+    let lists: Lists = of_layers.map(|(layer, network)| whole_blocks(layer, network)).collect();
     let is_rounded = index.layers.iter().zip(&lists).any(|(layer, list)| layer.hot != *list);
     let n_neurons = index.layers.iter().map(|layer| layer.hot.len()).sum();
     Ok(Indexed { lists, is_rounded, n_neurons })
 }
 
-/// Whole blocks of neurons, of which a layer's index has the most, no more neurons than it has.
-fn whole_blocks(layer: &LayerIndex, block: usize) -> Vec<u32> {
-    let mut in_block: Vec<(usize, usize)> = (0..layer.n_ff.div_ceil(block)).map(|i| (0, i)).collect();
-    layer.hot.iter().for_each(|&id| in_block[id as usize / block].0 += 1);
+/// Whole blocks of a network's neurons, those of which its index has the most, no more neurons than it has.
+fn whole_blocks(layer: &LayerIndex, network: &Network) -> Vec<u32> {
+    let block = network.block.max(1) as u32;
+    let mut in_block: Vec<(usize, u32)> = (0..(layer.n_ff as u32).div_ceil(block)).map(|i| (0, i)).collect();
+    layer.hot.iter().for_each(|&id| in_block[(id / block) as usize].0 += 1);
     in_block.sort_by_key(|&(n, i)| (std::cmp::Reverse(n), i));
-    let neurons = |&(_, i): &(usize, usize)| (i * block) as u32..((i + 1) * block).min(layer.n_ff) as u32;
     let mut list = Vec::new();
-    for of_block in in_block.iter().filter(|(n, _)| *n > 0).map(neurons) {
+    for (_, i) in in_block.into_iter().filter(|(n, _)| *n > 0) {
+        let of_block = neurons_of(&[i], block, network);
         // The last block of a layer may be shorter than those before.
         if list.len() + of_block.len() <= layer.hot.len() {
             list.extend(of_block);

@@ -42,14 +42,13 @@ impl<'a> Predictors<'a> {
             Err(_) if !own.is_empty() => Ok(None),
             found => found,
         };
-        let has_predictors = |(file, _): &(SparseFile, Vec<u8>)| !file.predictors.is_empty();
         let found = match given {
             Some(dir) if dir.is_dir() => Some(of_torch(dir, model)?),
             Some(file) => Some(of_stats(inputs::stats_of(model, file)?)),
-            None => match beside()?.filter(has_predictors) {
-                Some(stats) => Some(of_stats(stats)),
-                None => Some(of_file(model, own)),
-            },
+            None => {
+                let beside = beside()?.filter(|(file, _)| !file.predictors.is_empty());
+                Some(beside.map_or_else(|| of_file(model, own), of_stats))
+            }
         };
         let found = found.filter(|predictors| !predictors.tensors.is_empty());
         if found.is_none() && to == Format::Powerinfer {
@@ -115,7 +114,7 @@ fn of_file(model: &OpenModel, tensors: Vec<TensorInfo>) -> Predictors<'_> {
     Predictors { threshold, recall, tensors, source: Source::Model(model) }
 }
 
-fn of_stats((file, bytes): (SparseFile, Vec<u8>)) -> Predictors<'static> {
+fn of_stats<'a>((file, bytes): (SparseFile, Vec<u8>)) -> Predictors<'a> {
     let SparseFile { predictor_threshold: threshold, predictor_recall: recall, predictors: tensors, .. } =
         file;
     Predictors { threshold, recall, tensors, source: Source::Stats(bytes) }
